@@ -8,11 +8,13 @@
 
 #include "spyre/layout/layout.h"
 #include "spyre/program/link.h"
+#include "spyre/runtime/errors.h"
 
 /// The torch-free runtime: everything above the driver ABI that has state. All state lives in
 /// libspyre_runtime. Errors are exceptions of errors.h, each of which maps to one Python exception.
 /// Functions may be called from any thread and never need the GIL.
-namespace spyre::runtime {
+namespace spyre {
+namespace SPYRE_RUNTIME_API runtime {
 
 // --- devices -------------------------------------------------------------------------------------
 
@@ -142,4 +144,5 @@ class Executable {
 struct ProgramStats { int64_t programs, links, launches; };
 ProgramStats program_stats();
 
-}  // namespace spyre::runtime
+}  // namespace runtime
+}  // namespace spyre
