@@ -8,11 +8,13 @@
 
 #include "spyre/layout/layout.h"
 #include "spyre/program/link.h"
+#include "spyre/runtime/errors.h"
 
 /// The torch-free runtime: everything above the driver ABI that has state. All state lives in
 /// libspyre_runtime. Errors are exceptions of errors.h, each of which maps to one Python exception.
 /// Functions may be called from any thread and never need the GIL.
-namespace spyre::runtime {
+namespace spyre {
+namespace SPYRE_RUNTIME_API runtime {
 
 // --- devices -------------------------------------------------------------------------------------
 
@@ -93,6 +95,9 @@ void free(Allocation* allocation);
 Allocation* find(const void* address);
 /// Gives an allocation another layout of the same logical bytes; contents become unspecified.
 void relayout(Allocation* allocation, const layout::Layout& layout, layout::HostDtype dtype);
+/// Notes that work queued on `stream` so far uses the allocation: its memory is not reused before that
+/// work is done. launch() and the transfers do this by themselves (torch.Tensor.record_stream asks for it).
+void record_use(Allocation* allocation, StreamId stream);
 void empty_cache();
 struct MemoryStats { int64_t allocated, allocated_peak, reserved, reserved_peak, allocations, frees, retries, ooms; };
 MemoryStats memory_stats(int device);
@@ -142,4 +147,5 @@ class Executable {
 struct ProgramStats { int64_t programs, links, launches; };
 ProgramStats program_stats();
 
-}  // namespace spyre::runtime
+}  // namespace runtime
+}  // namespace spyre
