@@ -95,6 +95,9 @@ void free(Allocation* allocation);
 Allocation* find(const void* address);
 /// Gives an allocation another layout of the same logical bytes; contents become unspecified.
 void relayout(Allocation* allocation, const layout::Layout& layout, layout::HostDtype dtype);
+/// Notes that work queued on `stream` so far uses the allocation: its memory is not reused before that
+/// work is done. launch() and the transfers do this by themselves (torch.Tensor.record_stream asks for it).
+void record_use(Allocation* allocation, StreamId stream);
 void empty_cache();
 struct MemoryStats { int64_t allocated, allocated_peak, reserved, reserved_peak, allocations, frees, retries, ooms; };
 MemoryStats memory_stats(int device);
