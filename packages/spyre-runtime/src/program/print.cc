@@ -44,18 +44,20 @@ std::string number(double value) {
   return text;
 }
 
-std::string reg(int number) { return "%" + std::to_string(number); }
+std::string reg(int number) { return std::string("%").append(std::to_string(number)); }
 
 std::string instruction(const Instr& in, const Symbols& symbols) {
   std::string out = in.dst >= 0 ? reg(in.dst) + " = " : "";
   out += op_info(in.op).name;
-  if (in.access >= 0) out += " a" + std::to_string(in.access);
-  if (in.index >= 0) out += " [" + reg(in.index) + "]";
-  for (int i = 0; i < op_info(in.op).arity; ++i) out += " " + reg(in.args[i]);
-  if (in.op == Op::const_f) out += " " + number(in.fimm);
-  if (in.op == Op::const_i || in.op == Op::iota || in.op == Op::index_check) out += " " + in.iimm.str(symbols);
+  if (in.access >= 0) out.append(" a").append(std::to_string(in.access));
+  if (in.index >= 0) out.append(" [").append(reg(in.index)).append("]");
+  for (int i = 0; i < op_info(in.op).arity; ++i) out.append(" ").append(reg(in.args[i]));
+  if (in.op == Op::const_f) out.append(" ").append(number(in.fimm));
+  if (in.op == Op::const_i || in.op == Op::iota || in.op == Op::index_check) {
+    out.append(" ").append(in.iimm.str(symbols));
+  }
   if (in.op == Op::index_check && in.wrap) out += " wrap";
-  if (in.predicate >= 0) out += " if " + reg(in.predicate);
+  if (in.predicate >= 0) out.append(" if ").append(reg(in.predicate));
   return out;
 }
 
