@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams have the ids, attributes and order of the API page."""
 
+import itertools
 import threading
 
 import pytest
@@ -21,7 +22,7 @@ def test_ids_go_round_in_two_pools():
     assert set(low) == set(range(1, 33))
     assert set(high) == set(range(33, 65))
     assert low[:32] == low[32:]
-    assert all(after == (before % 32) + 1 for before, after in zip(low, low[1:], strict=False))
+    assert all(after == (before % 32) + 1 for before, after in itertools.pairwise(low))
     assert torch.spyre.Stream(priority=5).priority != 0
     assert torch.spyre.Stream(priority=0).priority == 0
 
