@@ -43,7 +43,7 @@ def test_eager_and_compiled_agree_with_float32(batch):
     model = load().half().to("spyre")
     on_device = batch.to("spyre")
     eager = embed(model, on_device)
-    torch.spyre.reset_fallback_counts()
+    torch.spyre.reset_fallbacks()
     compiled = embed(torch.compile(model, backend="spyre"), on_device)
     for result in (eager, compiled):
         assert (result * reference).sum(-1).min() >= 0.999
@@ -53,18 +53,18 @@ def test_the_compiled_forward_takes_no_fallback(batch):
     model = torch.compile(load().half().to("spyre"), backend="spyre")
     on_device = batch.to("spyre")
     with torch.inference_mode():
-        torch.spyre.reset_fallback_counts()
+        torch.spyre.reset_fallbacks()
         model(**on_device)
-        assert dict(torch.spyre.fallback_counts()) == {}
+        assert torch.spyre.fallbacks() == {}
 
 
 def test_the_eager_forward_takes_no_fallback(batch):
     model = load().half().to("spyre")
     on_device = batch.to("spyre")
     with torch.inference_mode():
-        torch.spyre.reset_fallback_counts()
+        torch.spyre.reset_fallbacks()
         model(**on_device)
-        assert dict(torch.spyre.fallback_counts()) == {}
+        assert torch.spyre.fallbacks() == {}
 
 
 def test_the_default_backend_compiles_it_too(batch):
