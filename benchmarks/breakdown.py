@@ -33,8 +33,8 @@ def main() -> None:
     lines = [
         f"{min(whole) * 1e3:.1f} ms from call to end",
         f"{min(queued) * 1e3:.1f} ms until Python goes on (guards, launches)",
-        f"{launches} program launches, {min(queued) / max(launches, 1) * 1e6:.0f} us of Python each",
-        f"{after['links'] - before['links']} programs linked anew (0: all bound forms were cached)",
+        f"{launches} program launches, {min(queued) / max(launches, 1) * 1e6:.0f} us of host each",
+        f"{after['links'] - before['links']} programs linked anew (0: all were cached)",
     ]
     print(json.dumps({"lines": lines, "seconds": min(whole), "launches": launches}))
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints times on device "spyre" beside PyTorch CPU, of one run on one machine, as ratios.
 
-Figures of two machines or two runs say little about each other; ratios of one run do. Every time is
-the best of many, warm, all contenders taking turns; cold compiles run in processes of their own with
-empty caches.
+Figures of two machines or two runs say little about each other; ratios of one run do. Every time
+is the best of many, warm, all contenders taking turns; cold compiles run in processes of their own
+with empty caches.
 """
 
 from __future__ import annotations
