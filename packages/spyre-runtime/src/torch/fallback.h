@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/stack.h>
+#include <ATen/native/CPUFallback.h>
+#include <torch/library.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// The CPU fallback: copies arguments to the host, runs the CPU kernel, copies results and mutated
+/// arguments back. Warned of once per op, counted, visible to the profiler, and an error under
+/// SPYRE_FALLBACK=error.
+namespace spyre::aten {
+
+/// Boxed kernel, registered for every op that has no kernel of its own.
+void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+/// For a kernel that declines its arguments. `Op` is an at::_ops struct:
+///   return call_fallback<at::_ops::add_Tensor>(self, other, alpha);
+template <class Op, class... Args>
+auto call_fallback(Args&&... args) {
+  return at::native::call_fallback_fn<&cpu_fallback, Op>::call(std::forward<Args>(args)...);
+}
+
+/// (op, times taken), since the start or the last reset, in order of first use.
+std::vector<std::pair<std::string, int64_t>> fallback_counts();
+void reset_fallback_counts();
+
+}  // namespace spyre::aten

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+#include <vector>
+
+#include "spyre/layout/layout.h"
+#include "spyre/runtime/runtime.h"
+
+/// Spyre tensors as the ATen glue sees them: dtype maps, creation, and the way from a tensor to the
+/// allocation that holds it. TensorImpls are plain; a layout belongs to the allocation.
+///
+/// The namespace is `aten`, not `torch`, so that `torch::Library` still means PyTorch's inside `spyre`.
+namespace spyre::aten {
+
+inline constexpr c10::DeviceType kSpyre = c10::DeviceType::PrivateUse1;
+
+inline bool is_spyre(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().type() == kSpyre;
+}
+
+// --- dtypes --------------------------------------------------------------------------------------
+
+/// nullopt: the dtype has no device format (float64, complex, float8_e5m2, quantised ...).
+std::optional<layout::HostDtype> maybe_host_dtype(c10::ScalarType dtype);
+/// Throws c10::NotImplementedError that names the dtype and a dtype to cast to.
+layout::HostDtype host_dtype(c10::ScalarType dtype);
+c10::ScalarType scalar_type(layout::HostDtype dtype);
+/// Stored as SEN169 on the device: float16, bfloat16, bool.
+bool is_sen169(c10::ScalarType dtype);
+
+// --- creation ------------------------------------------------------------------------------------
+
+/// An uninitialised contiguous tensor. `device` may lack an index: then the current one.
+at::Tensor empty(at::IntArrayRef size, c10::ScalarType dtype, c10::Device device);
+/// An uninitialised tensor with these strides (any non-negative ones).
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, c10::ScalarType dtype,
+                         c10::Device device);
+/// An uninitialised tensor of the size and dtype, on `like`'s device, with `like`'s dimension order if
+/// it is dense and of the same rank: what pointwise results look like in PyTorch.
+at::Tensor empty_like(const at::Tensor& like, at::IntArrayRef size, c10::ScalarType dtype);
+
+// --- from tensor to memory -----------------------------------------------------------------------
+
+/// The allocation and where the tensor's first element lies in it, in elements of the tensor's dtype.
+struct Location {
+  runtime::Allocation* allocation = nullptr;
+  int64_t offset = 0;
+  /// The allocation holds elements of another dtype (a `view(dtype)`, a byte view, raw bytes), or the
+  /// tensor starts between elements. Such tensors cannot be program arguments directly.
+  bool is_reinterpreted = false;
+};
+
+/// Finds the allocation of a Spyre tensor. Gives a raw allocation (bytes without a type so far) the
+/// layout of this tensor if it is the first typed use of it. An empty tensor without memory gets a
+/// per-device placeholder. Throws if the storage is not Spyre memory or was freed.
+Location locate(const at::Tensor& tensor);
+
+/// The layout the tensor's storage has, or would get.
+layout::Layout layout_of(const at::Tensor& tensor);
+
+}  // namespace spyre::aten

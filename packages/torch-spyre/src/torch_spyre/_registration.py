@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registers Spyre with PyTorch: names now, the compiler when its modules are imported.
+
+PyTorch calls :func:`autoload` at the end of ``import torch``, through the entry point group
+``torch.backends``. It must be quick, may be called again, and must never raise, since an exception
+here is one of ``import torch``. What goes wrong is kept and raised by the first use of the device.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from types import ModuleType
+from typing import NoReturn
+
+from torch_spyre import _siblings
+from torch_spyre._post_import import when_imported
+from torch_spyre.constants import DEVICE_NAME
+
+_is_registered = False
+
+
+def autoload() -> None:
+    """Register the device; do nothing if that has been done."""
+    global _is_registered
+    # May run torch's autoload, and so this function, to the end: look at the flag only afterwards.
+    import torch  # noqa: F401
+
+    if _is_registered:
+        return
+    _is_registered = True
+    message = _siblings.problem()
+    if message is not None:
+        _register_broken(message, None)
+        return
+    try:
+        _register()
+    except Exception as error:  # noqa: BLE001 - kept, and raised on first use with its cause
+        _register_broken(
+            f"torch-spyre could not register the device: {type(error).__name__}: {error}", error
+        )
+
+
+def _register() -> None:
+    import spyre_runtime
+
+    # Inductor's compile workers need the device's name and nothing else of it.
+    names_only = os.environ.get("IS_INDUCTOR_SPAWNED_SUBPROCESS") == "1"
+    spyre_runtime.register(names_only=names_only)
+    if names_only:
+        return
+
+    import spyre_inductor
+
+    for module, hook in spyre_inductor.post_import_hooks().items():
+        when_imported(module, hook)
+
+
+def _register_broken(message: str, cause: BaseException | None) -> None:
+    """Put a device module in place that says what is wrong instead of working."""
+    import torch
+
+    if torch._C._get_privateuse1_backend_name() == "privateuseone":
+        torch.utils.rename_privateuse1_backend(DEVICE_NAME)
+    module = _BrokenDevice(message, cause)
+    # Registration may have failed halfway; torch refuses a second module under one name.
+    sys.modules.pop(f"torch.{DEVICE_NAME}", None)
+    if hasattr(torch, DEVICE_NAME):
+        delattr(torch, DEVICE_NAME)
+    torch._register_device_module(DEVICE_NAME, module)
+
+
+class _BrokenDevice(ModuleType):
+    """Stands for ``torch.spyre`` when it cannot work.
+
+    PyTorch asks a device module harmless questions on behalf of CPU users (``torch.manual_seed``,
+    ``torch.accelerator.is_available``): those are answered. All else raises, with the reason.
+    """
+
+    def __init__(self, message: str, cause: BaseException | None) -> None:
+        super().__init__(f"torch.{DEVICE_NAME}", message)
+        self._message = message
+        self._cause = cause
+        self._has_warned = False
+
+    def is_available(self) -> bool:
+        self._warn_once()
+        return False
+
+    def device_count(self) -> int:
+        self._warn_once()
+        return 0
+
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(self._message, RuntimeWarning, stacklevel=3)
+
+    def is_initialized(self) -> bool:
+        return False
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Called by ``torch.manual_seed``; there is no generator to seed."""
+
+    def _lazy_init(self) -> NoReturn:
+        """PyTorch calls this before it makes the first tensor on the device."""
+        raise RuntimeError(self._message) from self._cause
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(f"torch.{DEVICE_NAME}.{name}: {self._message}") from self._cause
