@@ -26,6 +26,7 @@ CONFIG_PATCHES = {
     "layout_optimization": False,
     "max_pointwise_cat_inputs": 0,
     "loop_ordering_after_fusion": False,
+    "max_fusion_buffer_group_pairwise_attempts": 0,  # fusion is ours; do not spend time on pairs
 }
 
 
