@@ -50,8 +50,8 @@ at::Tensor empty_like(const at::Tensor& like, at::IntArrayRef size, c10::ScalarT
 struct Location {
   runtime::Allocation* allocation = nullptr;
   int64_t offset = 0;
-  /// The allocation holds elements of another dtype (a `view(dtype)`, a byte view, raw bytes), or the
-  /// tensor starts between elements. Such tensors cannot be program arguments directly.
+  /// The allocation holds elements of another dtype (a `view(dtype)`, a byte view): `offset` counts
+  /// elements of the tensor's dtype, and the tensor cannot be a program argument directly.
   bool is_reinterpreted = false;
 };
 
