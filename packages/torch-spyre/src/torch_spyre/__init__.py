@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The IBM Spyre accelerator as a PyTorch device.
 
-With this package installed, ``import torch`` alone makes ``device="spyre"`` and ``torch.spyre`` work.
-Importing ``torch_spyre`` does the same by hand, also under ``TORCH_DEVICE_BACKEND_AUTOLOAD=0``, and
-before or after torch.
+With this package installed, ``import torch`` alone makes ``device="spyre"`` and ``torch.spyre``
+work. Importing ``torch_spyre`` does the same by hand, also under
+``TORCH_DEVICE_BACKEND_AUTOLOAD=0``, and before or after torch.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def _fits(version: str | None, floor: str, ceiling: str) -> bool:
 def _release(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version: "2.13.0+cpu" and "2.13.0rc1" give (2, 13, 0)."""
     numbers: list[int] = []
-    for part in version.split("+")[0].split("."):
+    for part in version.split("+", maxsplit=1)[0].split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
         if digits:
             numbers.append(int(digits))
