@@ -65,16 +65,6 @@ std::optional<HostDtype> lookup(ScalarType dtype) {
   return std::nullopt;
 }
 
-/// Host elements that a tensor of these sizes and strides spans.
-int64_t span(at::IntArrayRef size, at::IntArrayRef stride) {
-  int64_t last = 0;
-  for (size_t i = 0; i < size.size(); ++i) {
-    if (size[i] == 0) return 0;
-    last += (size[i] - 1) * stride[i];
-  }
-  return last + 1;
-}
-
 /// Whether the strides fill memory without gaps or overlaps, in some order of the dimensions.
 bool is_dense(at::IntArrayRef size, at::IntArrayRef stride) {
   int64_t numel = 1;
@@ -93,11 +83,7 @@ bool is_dense(at::IntArrayRef size, at::IntArrayRef stride) {
 }
 
 layout::Layout layout_for(at::IntArrayRef size, at::IntArrayRef stride, HostDtype dtype) {
-  if (is_dense(size, stride)) {
-    return layout::Layout::strided(size.vec(), stride.vec(), dtype);
-  }
-  // Gaps or overlaps: the storage is a row of elements like any other.
-  return layout::Layout::row_major({span(size, stride)}, dtype);
+  return layout::Layout::strided(size.vec(), stride.vec(), dtype);
 }
 
 /// Memory for arguments without any: programs never touch it, but want an allocation of the dtype.
@@ -242,6 +228,33 @@ layout::Layout layout_of(const at::Tensor& tensor) {
     return translated([&] { return layout_for(tensor.sizes(), tensor.strides(), host); });
   }
   return locate(tensor).allocation->layout;
+}
+
+void set_layout(const at::Tensor& tensor, const layout::Layout& layout) {
+  const HostDtype host = host_dtype(tensor.scalar_type());
+  const Location location = locate(tensor);
+  const std::string what = "cannot lay out a spyre tensor of size " + list_text(tensor.sizes()) + " and dtype " +
+                           std::string(layout::host_dtype_name(host)) + " as device size " +
+                           list_text(layout.device_size()) + ", stride map " + list_text(layout.stride_map());
+  TORCH_CHECK_VALUE(layout.format() == layout::device_format(host), what, ": its format is ",
+                    layout::format_info(layout.format()).name, ", the dtype needs ",
+                    layout::format_info(layout::device_format(host)).name);
+  TORCH_CHECK_VALUE(!location.is_reinterpreted, what, ": its storage holds elements of dtype ",
+                    layout::host_dtype_name(location.allocation->dtype),
+                    "; lay out the tensor that was viewed instead");
+  if (tensor.storage().nbytes() == 0) return;
+  const layout::Layout& former = location.allocation->layout;
+  const int64_t count = location.allocation->logical_bytes / layout::host_itemsize(host);
+  const bool knows_host = former.host_known() && former.host_numel() == count;
+  layout::Layout fitted;
+  try {
+    fitted = knows_host ? layout.with_host(former.host_size(), former.host_strides(), host)
+                        : layout.with_host({count}, {1}, host);
+  } catch (const std::exception& error) {
+    TORCH_CHECK_VALUE(false, what, ": it has no place for some of the ", count,
+                      " elements that the storage holds (", error.what(), ")");
+  }
+  change_layout(location.allocation, fitted);
 }
 
 }  // namespace spyre::aten

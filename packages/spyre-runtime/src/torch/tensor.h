@@ -63,4 +63,8 @@ Location locate(const at::Tensor& tensor);
 /// The layout the tensor's storage has, or would get.
 layout::Layout layout_of(const at::Tensor& tensor);
 
+/// Lays the tensor's storage out anew, keeping the values. Throws c10::ValueError if the layout has
+/// another format than the tensor's dtype, or no place for some element of the storage.
+void set_layout(const at::Tensor& tensor, const layout::Layout& layout);
+
 }  // namespace spyre::aten
