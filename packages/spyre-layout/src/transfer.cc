@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spyre/layout/transfer.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "convert.h"
+#include "resolve.h"
+
+namespace spyre::layout {
+namespace {
+
+using detail::Converter;
+using detail::WorkLoop;
+
+// ---- plans --------------------------------------------------------------------------------------
+
+TransferPiece make_piece(const detail::Resolution& state) {
+  TransferPiece piece;
+  piece.host_offset = state.other;
+  piece.device_offset = state.device;
+  for (size_t k = 0; k < state.loops.size(); ++k) {
+    WorkLoop loop = state.loops[k];
+    if (loop.extent == 1) continue;
+    if (loop.device < 0) {  // count up on the device
+      piece.host_offset += (loop.extent - 1) * loop.other;
+      piece.device_offset += (loop.extent - 1) * loop.device;
+      loop.other = -loop.other;
+      loop.device = -loop.device;
+    }
+    piece.loops.push_back({loop.extent, loop.other, loop.device});
+  }
+  std::stable_sort(piece.loops.begin(), piece.loops.end(), [](const TransferLoop& a, const TransferLoop& b) {
+    return a.device_stride > b.device_stride;
+  });
+  return piece;
+}
+
+void plan_pieces(const Layout& layout, detail::Resolution state, std::vector<TransferPiece>* pieces) {
+  // Each turn ends in a piece or in a cut; the depth of the recursion is the number of nested cuts.
+  while (true) {
+    detail::Cut cut;
+    switch (detail::resolve(layout, &state, &cut)) {
+      case detail::Outcome::kAffine:
+        pieces->push_back(make_piece(state));
+        return;
+      case detail::Outcome::kGap:
+        throw std::out_of_range("some element of the view falls between the positions of " + layout.repr() +
+                                "; check the view against its storage");
+      case detail::Outcome::kIndexed: {
+        detail::Resolution rest = detail::cut_off(&state, cut);
+        plan_pieces(layout, state, pieces);
+        state = rest;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<TransferPiece> transfer_plan(const Layout& layout, const std::vector<int64_t>& size,
+                                         const std::vector<int64_t>& host_strides,
+                                         const std::vector<int64_t>& view_strides, int64_t storage_offset,
+                                         Access access) {
+  if (host_strides.size() != size.size()) {
+    throw std::invalid_argument("size " + format_list(size) + " has " + std::to_string(size.size()) +
+                                " dimensions, but host strides " + format_list(host_strides) + " have " +
+                                std::to_string(host_strides.size()) + "; give one stride per dimension");
+  }
+  resolve_view(layout, size, view_strides, storage_offset, access);  // checks
+  std::vector<TransferPiece> pieces;
+  if (std::find(size.begin(), size.end(), 0) != size.end()) return pieces;
+  detail::Resolution state;
+  state.rest = storage_offset;
+  for (size_t d = 0; d < size.size(); ++d) {
+    if (size[d] == 1) continue;
+    state.loops.push_back({static_cast<int>(d), size[d], view_strides[d], host_strides[d], 0, false});
+  }
+  plan_pieces(layout, state, &pieces);
+  return pieces;
+}
+
+void to_device(const void* host, HostDtype dtype, const std::vector<int64_t>& size,
+               const std::vector<int64_t>& host_strides, const Layout& layout, void* device,
+               const ParallelFor& parallel) {
+  if (layout.host_known() && layout.host_size() != size) {
+    throw std::invalid_argument("cannot copy an array of size " + format_list(size) +
+                                " into the layout of a tensor of size " + format_list(layout.host_size()) +
+                                "; the sizes must be equal");
+  }
+  const std::vector<int64_t> strides = layout.host_known() ? layout.host_strides() : contiguous_strides(size);
+  const auto* base = static_cast<const char*>(host);
+  for (const TransferPiece& piece : transfer_plan(layout, size, host_strides, strides, 0, Access::kWrite)) {
+    run_transfer(piece.loops.data(), piece.loops.size(), dtype, layout.format(),
+                 const_cast<char*>(base) + piece.host_offset * host_itemsize(dtype), device,
+                 piece.device_offset, true, parallel);
+  }
+}
+
+void from_device(const void* device, const Layout& layout, const std::vector<int64_t>& size,
+                 const std::vector<int64_t>& view_strides, int64_t storage_offset, void* host, HostDtype dtype,
+                 const std::vector<int64_t>& host_strides, const ParallelFor& parallel) {
+  if (overlaps_itself(size, host_strides)) {
+    throw std::invalid_argument("cannot copy into a host array of size " + format_list(size) + " with strides " +
+                                format_list(host_strides) +
+                                ": several of its elements share one address; give an array without overlaps");
+  }
+  auto* base = static_cast<char*>(host);
+  for (const TransferPiece& piece : transfer_plan(layout, size, host_strides, view_strides, storage_offset)) {
+    run_transfer(piece.loops.data(), piece.loops.size(), dtype, layout.format(),
+                 base + piece.host_offset * host_itemsize(dtype), const_cast<void*>(device),
+                 piece.device_offset, false, parallel);
+  }
+}
+
+}  // namespace spyre::layout
