@@ -4,6 +4,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
+// The macros name types of these namespaces without qualifying them.
+namespace at::autocast {
 namespace {
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
@@ -27,3 +29,4 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 }
 
 }  // namespace
+}  // namespace at::autocast

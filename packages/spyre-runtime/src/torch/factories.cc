@@ -112,7 +112,6 @@ void set_size_and_storage(const at::Tensor& self, at::IntArrayRef size, at::IntA
 
 const at::Tensor& resize_op(const at::Tensor& self, at::IntArrayRef size,
                             std::optional<c10::MemoryFormat> memory_format) {
-  if (self.has_names()) return at::native::resize_named_tensor_(self, size, memory_format);
   at::detail::check_size_nonnegative(size);
   const auto former_bytes = static_cast<int64_t>(self.storage().nbytes());
   if (self.sizes() != size) set_size_and_storage(self, size, c10::contiguous_strides(size));
@@ -133,7 +132,7 @@ const at::Tensor& resize_op(const at::Tensor& self, at::IntArrayRef size,
 
 at::Tensor& set_storage_op(at::Tensor& self, at::Storage source, int64_t storage_offset,
                            at::IntArrayRef size, at::IntArrayRef stride) {
-  const std::vector<int64_t> contiguous = c10::contiguous_strides(size);
+  const auto contiguous = c10::contiguous_strides(size);
   const at::IntArrayRef steps = stride.empty() && !size.empty() ? at::IntArrayRef(contiguous) : stride;
   at::native::checkSetStorage(self, std::move(source), storage_offset, size, steps);
   self.unsafeGetTensorImpl()->set_storage_offset(storage_offset);

@@ -58,7 +58,7 @@ class SpyreGenerator final : public c10::GeneratorImpl {
  private:
   at::CPUGeneratorImpl* impl() const { return host_.get<at::CPUGeneratorImpl>(); }
   std::unique_lock<std::mutex> lock_host() const {
-    return std::unique_lock<std::mutex>(host_.mutex());
+    return std::unique_lock<std::mutex>(impl()->mutex_);
   }
   SpyreGenerator* clone_impl() const override {
     auto lock = lock_host();

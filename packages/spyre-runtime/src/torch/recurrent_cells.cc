@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fused LSTM and GRU cells that nn.LSTM and nn.GRU call on every device but the CPU, composed of other
 // operators: PyTorch has no CPU kernel to fall back to.
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros_like.h>

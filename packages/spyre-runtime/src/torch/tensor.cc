@@ -4,6 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <array>
@@ -145,7 +146,7 @@ bool is_sen169(ScalarType dtype) {
 
 at::Tensor empty(at::IntArrayRef size, ScalarType dtype, c10::Device device) {
   at::detail::check_size_nonnegative(size);
-  const std::vector<int64_t> stride = c10::contiguous_strides(size);
+  const auto stride = c10::contiguous_strides(size);
   return empty_strided(size, stride, dtype, device);
 }
 
