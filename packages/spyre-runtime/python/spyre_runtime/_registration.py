@@ -36,6 +36,7 @@ def register(*, names_only: bool = False) -> None:
 
         native()
         when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
+        when_imported("torch._dynamo.device_interface", _register_interface)
 
 
 def _supply_accelerator_functions() -> None:
@@ -54,3 +55,9 @@ def _keep_dynamo_out() -> None:
     import torch._dynamo.trace_rules
 
     torch._dynamo.trace_rules.add("spyre_runtime")
+
+
+def _register_interface() -> None:
+    from spyre_runtime.interface import register_interface
+
+    register_interface()

@@ -120,10 +120,5 @@ def set_stream(stream: torch.Stream) -> None:
 
 def _as_stream(stream_id: int, index: int) -> Stream:
     return Stream(
-        stream_id=stream_id, device_index=index, device_type=torch.device(DEVICE_NAME, 0)._type_id()
-        if hasattr(torch.device, "_type_id") else _device_type(),
+        stream_id=stream_id, device_index=index, device_type=torch.device(DEVICE_NAME, index).type
     )
-
-
-def _device_type() -> int:
-    return int(torch._C._autograd.DeviceType.PrivateUse1)
