@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from types import ModuleType
 
 _loaded: ModuleType | None = None
@@ -14,7 +15,6 @@ def native() -> ModuleType:
     if _loaded is None:
         import torch  # noqa: F401 - brings the libraries that the module links against
 
-        from spyre_runtime import _C
-
-        _loaded = _C
+        # By name: `from spyre_runtime import _C` would ask the package, which asks here.
+        _loaded = import_module("spyre_runtime._C")
     return _loaded
