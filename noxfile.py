@@ -280,7 +280,7 @@ def integration(session: nox.Session) -> None:
 @nox.session(requires=["build"])
 def packaging(session: nox.Session) -> None:
     """Check what the wheels and sdists hold, and that outsiders can build on them."""
-    _install(session, "spyre-layout", *TEST_TOOLS, *BUILD_TOOLS, torch=False)
+    _install(session, "spyre-layout", *TEST_TOOLS, *BUILD_TOOLS, "build", torch=False)
     _pytest(session, "tests/packaging")
 
 

@@ -71,6 +71,7 @@ struct Instr {
   int args[4] = {-1, -1, -1, -1};
   int access = -1;     ///< load/store: which access
   int index = -1;      ///< load/store: I register with a host element offset to add, or -1
+  bool wrap = false;   ///< index_check: add the size to negative lanes first
   int predicate = -1;  ///< load/store/index_check: B register; lanes that are 0 do not touch memory (loads give 0)
   double fimm = 0;     ///< const_f
   Expr iimm;           ///< const_i, iota (loop number), index_check (size)
