@@ -21,6 +21,7 @@ def register(*, names_only: bool = False) -> None:
     import torch
 
     from spyre_runtime import device_module
+    from spyre_runtime.printing import format_on_cpu
 
     if torch._C._get_privateuse1_backend_name() != DEVICE_NAME:
         torch.utils.rename_privateuse1_backend(DEVICE_NAME)
@@ -30,6 +31,7 @@ def register(*, names_only: bool = False) -> None:
             for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
         )
         _supply_accelerator_functions()
+        format_on_cpu()
     if not names_only:
         from spyre_runtime._native import native
         from spyre_runtime._post_import import when_imported

@@ -42,6 +42,11 @@ decltype(auto) translated(Body&& body) {
   }
 }
 
+/// A Python UserWarning with this text and no more (TORCH_WARN would add the C++ file and line).
+inline void warn_user(const std::string& message) {
+  c10::warn(c10::Warning(c10::UserWarning(), {__func__, __FILE__, __LINE__}, message, /*verbatim=*/true));
+}
+
 /// "[2, 3]"
 template <class List>
 std::string list_text(const List& values) {

@@ -339,8 +339,9 @@ void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
                                 "it on the CPU; unset SPYRE_FALLBACK to allow it");
   }
   if (count(name) && mode == Mode::kWarn) {
-    TORCH_WARN(name, " has no kernel on device spyre and runs on the CPU, with copies there and back; set "
-               "SPYRE_FALLBACK=silent to hide this warning or SPYRE_FALLBACK=error to raise instead");
+    warn_user(name +
+              " has no kernel on device spyre and runs on the CPU, with copies there and back; set "
+              "SPYRE_FALLBACK=silent to hide this warning or SPYRE_FALLBACK=error to raise instead");
   }
   const std::string label = "spyre::fallback::" + name;
   RECORD_FUNCTION(label, c10::ArrayRef<const c10::IValue>());
