@@ -54,9 +54,10 @@ def _supply_accelerator_functions() -> None:
 
 def _keep_dynamo_out() -> None:
     """Tell Dynamo not to trace this package: else even CPU-only graphs can fail after a break."""
-    import torch._dynamo.trace_rules
+    import sys
 
-    torch._dynamo.trace_rules.add("spyre_runtime")
+    # Runs right after that module and inside the import of torch._dynamo: no attribute of it yet.
+    sys.modules["torch._dynamo.trace_rules"].add("spyre_runtime")
 
 
 def _register_interface() -> None:
