@@ -8,6 +8,7 @@ kept per operation and dtypes, so this costs one trial each.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,8 +31,8 @@ from spyre_inductor.report_log import note_fallback
 
 aten = torch.ops.aten
 
-# operations that a compilation found impossible after lowering; see `retry_unsupported`
-forced_fallbacks: dict[Any, str] = {}
+# nodes that the compilation under way found impossible after lowering; see `retry_unsupported`
+_forced: contextvars.ContextVar[dict[str, str]] = contextvars.ContextVar("forced", default={})
 
 _verdicts: dict[tuple[Any, ...], str | None] = {}
 
@@ -42,7 +43,7 @@ def register() -> None:
         register_lowering(MATMUL, type_promotion_kind=None)(_matmul)
     for target in list(lowerings):
         if isinstance(target, torch._ops.OpOverload) and target not in user_lowerings:
-            handler = MATMULS.get(target) or ARG_REDUCTIONS.get(target)
+            handler = HANDLERS.get(target)
             user_lowerings[target] = functools.partial(_lower, target, handler)
 
 
@@ -50,8 +51,9 @@ def _lower(target: Any, handler: Callable[..., Any] | None, *args: Any, **kwargs
     """Returns None to leave the operation to Inductor."""
     if not _on_device(args, kwargs):
         return None
-    if target in forced_fallbacks:
-        return _fall_back(target, forced_fallbacks[target], args, kwargs)
+    forced = _forced.get()
+    if forced and (node := V.graph.current_node) is not None and node.name in forced:
+        return _fall_back(target, forced[node.name], args, kwargs)
     if handler is not None:
         result = handler(*args, **kwargs)
         if result is not None:
@@ -73,7 +75,8 @@ def _lower(target: Any, handler: Callable[..., Any] | None, *args: Any, **kwargs
 
 def _fall_back(target: Any, reason: str, args: Any, kwargs: Any) -> Any:
     note_fallback(str(target), reason)
-    return fallback_handler(target, add_to_fallback_set=False)(*args, **kwargs)
+    result = fallback_handler(target, add_to_fallback_set=False)(*args, **kwargs)
+    return () if result is None else result  # None would ask Inductor for its own lowering
 
 
 def _is_mutable(target: Any) -> bool:
@@ -272,6 +275,18 @@ def _arg_reduce(target: Any) -> Callable[..., Any]:
 ARG_REDUCTIONS = {target: _arg_reduce(target) for target in (aten.argmax.default, aten.argmin.default)}
 
 
+def _eager(target: Any, reason: str) -> Callable[..., Any]:
+    return lambda *args, **kwargs: _fall_back(target, reason, args, kwargs)
+
+
+ASSERTIONS = {
+    target: _eager(target, "an assertion is checked on the host")
+    for target in (aten._assert_async.default, aten._assert_async.msg)
+}
+
+HANDLERS: dict[Any, Callable[..., Any]] = {**MATMULS, **ARG_REDUCTIONS, **ASSERTIONS}
+
+
 # --- retries --------------------------------------------------------------------------------------
 
 
@@ -280,22 +295,23 @@ def retry_unsupported(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(inner_compile)
     def compile_graph(gm: Any, *args: Any, **kwargs: Any) -> Any:
-        for _ in range(8):
-            attempt = torch.fx.GraphModule(gm, _copy_graph(gm.graph))
-            attempt.meta.update(gm.meta)
-            torch_compat.take_unsupported()
-            try:
-                return inner_compile(attempt, *args, **kwargs)
-            except Exception:
-                fresh = {
-                    target: reason
-                    for target, reason in torch_compat.take_unsupported().items()
-                    if target not in forced_fallbacks
-                }
-                if not fresh:
-                    raise
-                forced_fallbacks.update(fresh)
-        return inner_compile(gm, *args, **kwargs)
+        forced: dict[str, str] = {}
+        token = _forced.set(forced)
+        try:
+            for _ in range(8):
+                attempt = torch.fx.GraphModule(gm, _copy_graph(gm.graph))
+                attempt.meta.update(gm.meta)
+                torch_compat.take_unsupported()
+                try:
+                    return inner_compile(attempt, *args, **kwargs)
+                except Exception:
+                    fresh = torch_compat.take_unsupported()
+                    if not fresh.keys() - forced.keys():
+                        raise
+                    forced.update(fresh)
+            return inner_compile(gm, *args, **kwargs)
+        finally:
+            _forced.reset(token)
 
     return compile_graph
 

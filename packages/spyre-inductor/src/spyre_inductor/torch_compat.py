@@ -102,17 +102,17 @@ _failed = threading.local()
 
 
 def note_unsupported(node: Any, reason: str) -> None:
-    """Remembers which graph operations a node that could not be compiled came from."""
-    _failed.targets = {
-        origin.target: reason for origin in node.get_origins() if origin.op == "call_function"
+    """Remembers which nodes of the graph an operation that could not be compiled came from."""
+    _failed.origins = {
+        origin.name: reason for origin in node.get_origins() if origin.op == "call_function"
     }
 
 
-def take_unsupported() -> dict[Any, str]:
-    """Operations noted since the last call."""
-    targets = getattr(_failed, "targets", {})
-    _failed.targets = {}
-    return targets
+def take_unsupported() -> dict[str, str]:
+    """Names of graph nodes noted since the last call, with reasons."""
+    origins = getattr(_failed, "origins", {})
+    _failed.origins = {}
+    return origins
 
 
 # --- compile_fx -----------------------------------------------------------------------------------
@@ -141,6 +141,9 @@ def uses_device(model: Any, inputs: Sequence[Any]) -> bool:
     )
 
 
+_inside = threading.local()
+
+
 def wrap_compile_fx(retry: Callable[..., Any]) -> None:
     """Makes `compile_fx` apply CONFIG_PATCHES to graphs of the device, and leaves others alone."""
     from torch._inductor import compile_fx as module
@@ -157,11 +160,15 @@ def wrap_compile_fx(retry: Callable[..., Any]) -> None:
         config_patches: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        patched = config_patches is not None and CONFIG_PATCHES.items() <= config_patches.items()
-        if patched or not uses_device(model_, example_inputs_):
+        # with patches, compile_fx calls itself by its global name: that is us again
+        if getattr(_inside, "patched", False) or not uses_device(model_, example_inputs_):
             return original(model_, example_inputs_, inner_compile, config_patches, **kwargs)
         patches = {**(config_patches or {}), **CONFIG_PATCHES}
-        return original(model_, example_inputs_, retry(inner_compile), patches, **kwargs)
+        _inside.patched = True
+        try:
+            return original(model_, example_inputs_, retry(inner_compile), patches, **kwargs)
+        finally:
+            _inside.patched = False
 
     compile_fx._spyre_wrapped = True  # type: ignore[attr-defined]
     module.compile_fx = compile_fx  # type: ignore[assignment]
