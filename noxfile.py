@@ -280,7 +280,7 @@ def integration(session: nox.Session) -> None:
 @nox.session(requires=["build"])
 def packaging(session: nox.Session) -> None:
     """Check what the wheels and sdists hold, and that outsiders can build on them."""
-    _install(session, "spyre-layout", *TEST_TOOLS, *BUILD_TOOLS, torch=False)
+    _install(session, "spyre-layout", *TEST_TOOLS, *BUILD_TOOLS, "build", torch=False)
     _pytest(session, "tests/packaging")
 
 
@@ -329,6 +329,7 @@ def lint(session: nox.Session) -> None:
     )
     session.run("python", "tools/check_spdx.py")
     session.run("python", "tools/check_includes.py")
+    session.run("python", "tools/check_links.py")
     session.run("python", "tools/check_versions.py")
     session.run("python", "tools/format_cpp.py", "--check")
     for package in SIBLINGS:

@@ -168,7 +168,7 @@ def device_runs(model: Callable, batches: list[dict], device: str) -> Iterator[R
     for kind, callable_model in kinds:
         before = _programs() if is_spyre else 0
         if is_spyre:
-            torch.spyre.reset_fallback_counts()
+            torch.spyre.reset_fallbacks()
         run = embed_all(f"{device} float16 {kind}", callable_model, batches, device)
         run.notes.append(f"first batch {run.first_batch:.1f} s")
         if is_spyre:
@@ -178,15 +178,15 @@ def device_runs(model: Callable, batches: list[dict], device: str) -> Iterator[R
 
 
 def _programs() -> int:
-    import torch
+    import spyre_runtime
 
-    return torch.spyre.program_stats()["programs"]
+    return spyre_runtime.program_stats()["programs"]
 
 
 def _fallbacks() -> str:
     import torch
 
-    counts = dict(torch.spyre.fallback_counts())
+    counts = torch.spyre.fallbacks()
     if not counts:
         return "no CPU fallbacks"
     listed = ", ".join(f"{op} x{count}" for op, count in sorted(counts.items()))

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "elements.h"
 
@@ -35,23 +36,82 @@ void copy_elements(const void* source, void* target, int64_t count) {
   std::memcpy(target, source, static_cast<size_t>(count) * sizeof(T));
 }
 
-template <typename From, typename To, To (*kConvert)(From)>
-void convert_codes(const void* source, void* target, int64_t count) {
-  const auto* from = static_cast<const From*>(source);
-  auto* to = static_cast<To*>(target);
-  for (int64_t i = 0; i < count; ++i) to[i] = kConvert(from[i]);
+// ---- floats, by way of float32 and vectors -------------------------------------------------------
+
+/// Vector kernels from an element type to float32 and back; null if float32 itself.
+struct FloatKernels {
+  ConvertFn VectorKernels::*to_float = nullptr;
+  ConvertFn VectorKernels::*from_float = nullptr;
+  ConvertFn VectorKernels::*from_float_saturate = nullptr;
+};
+
+template <typename Element>
+constexpr FloatKernels float_kernels() {
+  using K = VectorKernels;
+  if constexpr (std::is_base_of_v<Fp16Element, Element>) {
+    return {&K::fp16_to_float, &K::float_to_fp16, nullptr};
+  } else if constexpr (std::is_base_of_v<Bf16Element, Element>) {
+    return {&K::bf16_to_float, &K::float_to_bf16, nullptr};
+  } else if constexpr (std::is_base_of_v<Sen169Element, Element>) {
+    return {&K::sen169_to_float, &K::float_to_sen169, &K::float_to_sen169_saturate};
+  } else if constexpr (std::is_base_of_v<Sen143Element, Element>) {
+    return {&K::sen143_to_float, &K::float_to_sen143, &K::float_to_sen143};
+  } else if constexpr (std::is_base_of_v<Sen152Element, Element>) {
+    return {&K::sen152_to_float, &K::float_to_sen152, &K::float_to_sen152_saturate};
+  } else {
+    return {};
+  }
 }
 
-uint16_t bool_to_sen169(uint8_t value) { return value ? 0x3E00 : 0; }
-uint8_t sen169_to_bool(uint16_t code) { return (code & 0x7FFF) != 0; }
+template <typename Element>
+constexpr bool kIsFloat32 = std::is_base_of_v<Fp32Element, Element>;
+
+template <typename Element>
+constexpr bool kHasFloatKernels = kIsFloat32<Element> || float_kernels<Element>().to_float != nullptr;
+
+template <typename Source, typename Target, bool kSaturate>
+void convert_floats(const void* source, void* target, int64_t count) {
+  constexpr FloatKernels kSource = float_kernels<Source>();
+  constexpr FloatKernels kTarget = float_kernels<Target>();
+  constexpr auto kStore = kSaturate ? kTarget.from_float_saturate : kTarget.from_float;
+  const VectorKernels& kernels = vector_kernels();
+  if constexpr (kIsFloat32<Source> && kIsFloat32<Target>) {
+    std::memcpy(target, source, static_cast<size_t>(count) * sizeof(float));
+  } else if constexpr (kIsFloat32<Source>) {
+    (kernels.*kStore)(source, target, count);
+  } else if constexpr (kIsFloat32<Target>) {
+    (kernels.*kSource.to_float)(source, target, count);
+  } else {
+    constexpr int64_t kChunk = 2048;
+    alignas(64) float values[kChunk];
+    const auto* from = static_cast<const typename Source::T*>(source);
+    auto* to = static_cast<typename Target::T*>(target);
+    for (int64_t start = 0; start < count; start += kChunk) {
+      const int64_t n = count - start < kChunk ? count - start : kChunk;
+      (kernels.*kSource.to_float)(from + start, values, n);
+      (kernels.*kStore)(values, to + start, n);
+    }
+  }
+}
+
+template <typename Source, typename Target, bool kSaturate>
+constexpr ConvertFn choose_converter() {
+  if constexpr (Source::kFloating && Target::kFloating) {
+    if constexpr (kHasFloatKernels<Source> && kHasFloatKernels<Target>) {
+      constexpr bool kStores = !kSaturate || float_kernels<Target>().from_float_saturate != nullptr;
+      if constexpr (kStores) return convert_floats<Source, Target, kSaturate>;
+    }
+  }
+  return convert_values<Source, Target, kSaturate>;
+}
 
 template <HostDtype kDtype, DataFormat kFormat>
 Converter make_converter(bool saturate) {
   using H = Host<kDtype>;
   using D = Device<kFormat>;
   Converter converter{};
-  converter.encode = saturate ? convert_values<H, D, true> : convert_values<H, D, false>;
-  converter.decode = convert_values<D, H, false>;
+  converter.encode = saturate ? choose_converter<H, D, true>() : choose_converter<H, D, false>();
+  converter.decode = choose_converter<D, H, false>();
   converter.host_bytes = sizeof(typename H::T);
   converter.code_bytes = sizeof(typename D::T);
   converter.code_bits = format_info(kFormat).bits;
@@ -127,16 +187,20 @@ Converter find_converter(HostDtype dtype, DataFormat format, Overflow overflow) 
   const bool saturate = overflow == Overflow::kSaturate;
   Converter converter = by_value(dtype, format, saturate);
   if (saturate) return converter;
+  const VectorKernels& kernels = vector_kernels();
   const auto is = [&](HostDtype d, DataFormat f) { return dtype == d && format == f; };
   if (is(HostDtype::kFloat16, DataFormat::kSen169Fp16)) {
-    converter.encode = convert_codes<uint16_t, uint16_t, fp16_to_sen169>;
-    converter.decode = convert_codes<uint16_t, uint16_t, sen169_to_fp16>;
+    converter.encode = kernels.fp16_to_sen169;
+    converter.decode = kernels.sen169_to_fp16;
   } else if (is(HostDtype::kBFloat16, DataFormat::kSen169Fp16)) {
-    converter.encode = convert_codes<uint16_t, uint16_t, bf16_to_sen169>;
-    converter.decode = convert_codes<uint16_t, uint16_t, sen169_to_bf16>;
+    converter.encode = kernels.bf16_to_sen169;
+    converter.decode = kernels.sen169_to_bf16;
   } else if (is(HostDtype::kBool, DataFormat::kSen169Fp16)) {
-    converter.encode = convert_codes<uint8_t, uint16_t, bool_to_sen169>;
-    converter.decode = convert_codes<uint16_t, uint8_t, sen169_to_bool>;
+    converter.encode = kernels.bool_to_sen169;
+    converter.decode = kernels.sen169_to_bool;
+  } else if (is(HostDtype::kUInt8, DataFormat::kSenUInt32)) {
+    converter.encode = kernels.uint8_to_uint32;
+    converter.decode = kernels.uint32_to_uint8;
   } else if (is(HostDtype::kFloat32, DataFormat::kIeeeFp32) ||
              is(HostDtype::kInt32, DataFormat::kIeeeInt32) ||
              is(HostDtype::kUInt32, DataFormat::kSenUInt32)) {

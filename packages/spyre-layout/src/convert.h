@@ -4,12 +4,10 @@
 #include <cstdint>
 
 #include "spyre/layout/codec.h"
+#include "vector_kernels.h"
 
 /// The table of array converters that the codecs and transfers share.
 namespace spyre::layout::detail {
-
-/// Converts `count` contiguous elements.
-using ConvertFn = void (*)(const void* source, void* target, int64_t count);
 
 /// How one pair of host dtype and device format converts. For sub-byte formats the functions work on
 /// codes unpacked to one byte each.

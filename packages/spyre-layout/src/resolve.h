@@ -45,7 +45,7 @@ class WorkLoops {
   WorkLoop* data() { return heap_.empty() ? inline_.data() : heap_.data(); }
   const WorkLoop* data() const { return heap_.empty() ? inline_.data() : heap_.data(); }
 
-  std::array<WorkLoop, 16> inline_;
+  std::array<WorkLoop, 16> inline_{};
   std::vector<WorkLoop> heap_;
   size_t size_ = 0;
 };

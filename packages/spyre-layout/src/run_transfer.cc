@@ -13,7 +13,6 @@ namespace {
 
 using detail::Converter;
 
-constexpr int64_t kBlock = 16384;      // elements of a contiguous run that are one unit of work
 constexpr int64_t kGrain = 64 * 1024;  // elements that repay a thread
 
 /// The addresses and the codec of a transfer.
@@ -28,22 +27,21 @@ struct Ends {
   char* device_at(int64_t offset) const { return device + offset * converter.code_bytes; }
 };
 
-/// The outer loops of a nest, numbered row-major, with `units` units of work in each iteration.
+/// The loops around a unit of work, outermost first, numbered row-major.
 class OuterLoops {
  public:
-  OuterLoops(std::vector<TransferLoop> loops, int64_t units) : loops_(std::move(loops)), units_(units) {}
+  explicit OuterLoops(std::vector<TransferLoop> loops) : loops_(std::move(loops)) {}
 
   int64_t count() const {
-    int64_t count = units_;
+    int64_t count = 1;
     for (const TransferLoop& loop : loops_) count *= loop.extent;
     return count;
   }
 
-  /// Calls body(host offset, device offset, unit) for numbers begin to end.
+  /// Calls body(host offset, device offset, indices) for numbers begin to end.
   template <typename Body>
   void run(int64_t begin, int64_t end, const Body& body) const {
-    int64_t unit = begin % units_;
-    int64_t number = begin / units_;
+    int64_t number = begin;
     std::vector<int64_t> index(loops_.size());
     int64_t host = 0;
     int64_t device = 0;
@@ -54,9 +52,7 @@ class OuterLoops {
       device += index[k] * loops_[k].device_stride;
     }
     for (int64_t i = begin; i < end; ++i) {
-      body(host, device, unit);
-      if (++unit < units_) continue;
-      unit = 0;
+      body(host, device, index.data());
       for (size_t k = loops_.size(); k-- > 0;) {
         host += loops_[k].host_stride;
         device += loops_[k].device_stride;
@@ -70,8 +66,17 @@ class OuterLoops {
 
  private:
   std::vector<TransferLoop> loops_;
-  int64_t units_;
 };
+
+/// The loop over blocks of `block` iterations of a loop.
+TransferLoop blocks_of(const TransferLoop& loop, int64_t block) {
+  return {(loop.extent + block - 1) / block, loop.host_stride * block, loop.device_stride * block};
+}
+
+/// Iterations in block number `index`.
+int64_t block_size(const TransferLoop& loop, int64_t block, int64_t index) {
+  return std::min(block, loop.extent - index * block);
+}
 
 /// Runs all units, over threads if `parallel` is given. `elements` is the size of a unit.
 template <typename Body>
@@ -117,70 +122,111 @@ void scatter_bytes(const char* source, char* target, int64_t stride, int64_t cou
   }
 }
 
+template <typename T>
+void transpose_elements(const char* source, int64_t source_stride, char* target, int64_t target_stride,
+                        int64_t rows, int64_t columns) {
+  const T* from = reinterpret_cast<const T*>(source);
+  T* to = reinterpret_cast<T*>(target);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) to[c * target_stride + r] = from[r * source_stride + c];
+  }
+}
+
+void transpose_bytes(const char* source, int64_t source_stride, char* target, int64_t target_stride,
+                     int64_t rows, int64_t columns, int bytes) {
+  const detail::VectorKernels& kernels = detail::vector_kernels();
+  switch (bytes) {
+    case 1: return transpose_elements<uint8_t>(source, source_stride, target, target_stride, rows, columns);
+    case 2: return kernels.transpose_16(source, source_stride, target, target_stride, rows, columns);
+    case 4: return kernels.transpose_32(source, source_stride, target, target_stride, rows, columns);
+    default: return transpose_elements<uint64_t>(source, source_stride, target, target_stride, rows, columns);
+  }
+}
+
+// How much of a loop is done before the next one advances. Where host and device disagree about which
+// loop is the innermost, every step touches another page on one side or the other; blocks of both keep
+// the number of pages in turn within the reach of the TLB.
+constexpr int64_t kRunBlock = 16384;  // elements of one long contiguous run
+constexpr int64_t kRowBlock = 16;     // short contiguous runs, consecutive on the device
+constexpr int64_t kPatch = 256;       // rows and columns of a transposed patch
+constexpr int64_t kTile = 64;         // rows and columns transposed at a time, in the L1 cache
+
 /// Both sides contiguous along the innermost loop.
 void run_contiguous(const Ends& ends, std::vector<TransferLoop> loops, const ParallelFor& parallel) {
-  const int64_t extent = loops.back().extent;
+  const TransferLoop run = loops.back();
   loops.pop_back();
-  const int64_t block = std::min(extent, kBlock);
-  const OuterLoops outer(std::move(loops), (extent + block - 1) / block);
+  const TransferLoop rows = loops.empty() ? TransferLoop{1, 0, 0} : loops.back();
+  if (!loops.empty()) loops.pop_back();
+
+  // Loops in the host's order, except that a block of rows which are neighbours on the device comes last.
+  const bool short_runs = run.extent <= kRunBlock / kRowBlock;
+  const int64_t row_block = short_runs ? std::min(rows.extent, kRowBlock) : 1;
+  const int64_t run_block = std::min(run.extent, kRunBlock);
+  loops.push_back(blocks_of(rows, row_block));
+  const auto magnitude = [](int64_t value) { return value < 0 ? -value : value; };
+  size_t row_index = loops.size() - 1;
+  while (row_index > 0 && magnitude(loops[row_index - 1].host_stride) < magnitude(rows.host_stride)) {
+    std::swap(loops[row_index], loops[row_index - 1]);
+    --row_index;
+  }
+  loops.push_back(blocks_of(run, run_block));
+  const size_t run_index = loops.size() - 1;
+  const OuterLoops outer(std::move(loops));
+
   const auto convert = ends.to_device ? ends.converter.encode : ends.converter.decode;
-  run_units(outer, block, parallel, [&](int64_t host, int64_t device, int64_t unit) {
-    const int64_t start = unit * block;
-    const int64_t count = std::min(block, extent - start);
-    char* host_at = ends.host_at(host + start);
-    char* device_at = ends.device_at(device + start);
-    if (ends.to_device) {
-      convert(host_at, device_at, count);
-    } else {
-      convert(device_at, host_at, count);
+  run_units(outer, row_block * run_block, parallel, [&](int64_t host, int64_t device, const int64_t* index) {
+    const int64_t row_count = block_size(rows, row_block, index[row_index]);
+    const int64_t count = block_size(run, run_block, index[run_index]);
+    for (int64_t r = 0; r < row_count; ++r) {
+      char* host_at = ends.host_at(host + r * rows.host_stride);
+      char* device_at = ends.device_at(device + r * rows.device_stride);
+      if (ends.to_device) {
+        convert(host_at, device_at, count);
+      } else {
+        convert(device_at, host_at, count);
+      }
     }
   });
 }
 
-constexpr int64_t kTileRows = 32;
-constexpr int64_t kTileColumns = 64;
+/// A tile whose host is contiguous along rows and whose device is contiguous along columns: transposed on
+/// the host's side, where elements still have the host's width.
+void run_tile(const Ends& ends, int64_t host, int64_t device, int64_t row_count, int64_t column_count,
+              int64_t row_device_stride, int64_t column_host_stride) {
+  alignas(64) char tile[kTile * kTile * 8];
+  const int bytes = ends.converter.host_bytes;
+  if (ends.to_device) {
+    transpose_bytes(ends.host_at(host), column_host_stride, tile, kTile, column_count, row_count, bytes);
+    for (int64_t r = 0; r < row_count; ++r) {
+      ends.converter.encode(tile + r * kTile * bytes, ends.device_at(device + r * row_device_stride),
+                            column_count);
+    }
+  } else {
+    for (int64_t r = 0; r < row_count; ++r) {
+      ends.converter.decode(ends.device_at(device + r * row_device_stride), tile + r * kTile * bytes,
+                            column_count);
+    }
+    transpose_bytes(tile, kTile, ends.host_at(host), column_host_stride, row_count, column_count, bytes);
+  }
+}
 
-/// The host is contiguous along loop `rows`, the device along loop `columns`: by tiles that are
-/// transposed on the host's side, where the elements still have the host's width.
+/// The host is contiguous along loop `rows`, the device along loop `columns`.
 void run_transposed(const Ends& ends, const TransferLoop& rows, const TransferLoop& columns,
                     std::vector<TransferLoop> loops, const ParallelFor& parallel) {
-  const int64_t row_tiles = (rows.extent + kTileRows - 1) / kTileRows;
-  const OuterLoops outer(std::move(loops), row_tiles);
-  const int bytes = ends.converter.host_bytes;
-  run_units(outer, std::min(kTileRows, rows.extent) * columns.extent, parallel,
-            [&](int64_t host, int64_t device, int64_t unit) {
-    alignas(64) char tile[kTileRows * kTileColumns * 8];
-    const int64_t row = unit * kTileRows;
-    const int64_t row_count = std::min(kTileRows, rows.extent - row);
-    host += row * rows.host_stride;
-    device += row * rows.device_stride;
-    for (int64_t column = 0; column < columns.extent; column += kTileColumns) {
-      const int64_t count = std::min(kTileColumns, columns.extent - column);
-      const int64_t host_tile = host + column * columns.host_stride;
-      const int64_t device_tile = device + column;
-      const auto tile_row = [&](int64_t r) { return tile + r * kTileColumns * bytes; };
-      if (ends.to_device) {
-        for (int64_t c = 0; c < count; ++c) {
-          const char* source = ends.host_at(host_tile + c * columns.host_stride);
-          if (rows.host_stride == 1) {
-            scatter_bytes(source, tile + c * bytes, kTileColumns, row_count, bytes);
-          } else {
-            for (int64_t r = 0; r < row_count; ++r) {
-              std::memcpy(tile_row(r) + c * bytes, source + r * rows.host_stride * bytes, bytes);
-            }
-          }
-        }
-        for (int64_t r = 0; r < row_count; ++r) {
-          ends.converter.encode(tile_row(r), ends.device_at(device_tile + r * rows.device_stride), count);
-        }
-      } else {
-        for (int64_t r = 0; r < row_count; ++r) {
-          ends.converter.decode(ends.device_at(device_tile + r * rows.device_stride), tile_row(r), count);
-        }
-        for (int64_t c = 0; c < count; ++c) {
-          gather_bytes(tile + c * bytes, kTileColumns, ends.host_at(host_tile + c * columns.host_stride),
-                       row_count, bytes);
-        }
+  const size_t row_index = loops.size();
+  const size_t column_index = loops.size() + 1;
+  loops.push_back(blocks_of(rows, kPatch));
+  loops.push_back(blocks_of(columns, kPatch));
+  const OuterLoops outer(std::move(loops));
+  const int64_t elements = std::min(kPatch, rows.extent) * std::min(kPatch, columns.extent);
+  run_units(outer, elements, parallel, [&](int64_t host, int64_t device, const int64_t* index) {
+    const int64_t row_count = block_size(rows, kPatch, index[row_index]);
+    const int64_t column_count = block_size(columns, kPatch, index[column_index]);
+    for (int64_t r = 0; r < row_count; r += kTile) {
+      for (int64_t c = 0; c < column_count; c += kTile) {
+        run_tile(ends, host + r + c * columns.host_stride, device + r * rows.device_stride + c,
+                 std::min(kTile, row_count - r), std::min(kTile, column_count - c), rows.device_stride,
+                 columns.host_stride);
       }
     }
   });
@@ -191,15 +237,16 @@ void run_strided(const Ends& ends, std::vector<TransferLoop> loops, const Parall
   constexpr int64_t kRun = 256;
   const TransferLoop inner = loops.back();
   loops.pop_back();
-  const OuterLoops outer(std::move(loops), (inner.extent + kRun - 1) / kRun);
+  loops.push_back(blocks_of(inner, kRun));
+  const size_t run_index = loops.size() - 1;
+  const OuterLoops outer(std::move(loops));
   const Converter& converter = ends.converter;
-  run_units(outer, std::min(inner.extent, kRun), parallel, [&](int64_t host, int64_t device, int64_t unit) {
+  run_units(outer, std::min(inner.extent, kRun), parallel, [&](int64_t host, int64_t device, const int64_t* index) {
     alignas(64) char values[kRun * 8];
     alignas(64) char codes[kRun * 8];
-    const int64_t start = unit * kRun;
-    const int64_t count = std::min(kRun, inner.extent - start);
-    char* host_at = ends.host_at(host + start * inner.host_stride);
-    char* device_at = ends.device_at(device + start * inner.device_stride);
+    const int64_t count = block_size(inner, kRun, index[run_index]);
+    char* host_at = ends.host_at(host);
+    char* device_at = ends.device_at(device);
     if (ends.to_device) {
       gather_bytes(host_at, inner.host_stride, values, count, converter.host_bytes);
       converter.encode(values, codes, count);
@@ -217,17 +264,18 @@ void run_packed(const Ends& ends, std::vector<TransferLoop> loops, const Paralle
   constexpr int64_t kRun = 256;
   const TransferLoop inner = loops.back();
   loops.pop_back();
-  const OuterLoops outer(std::move(loops), (inner.extent + kRun - 1) / kRun);
+  loops.push_back(blocks_of(inner, kRun));
+  const size_t run_index = loops.size() - 1;
+  const OuterLoops outer(std::move(loops));
   const Converter& converter = ends.converter;
   auto* packed = reinterpret_cast<uint8_t*>(ends.device);
   run_units(outer, std::min(inner.extent, kRun), ends.to_device ? ParallelFor{} : parallel,
-            [&](int64_t host, int64_t device, int64_t unit) {
+            [&](int64_t host, int64_t device, const int64_t* index) {
     alignas(64) char values[kRun * 8];
     uint8_t codes[kRun];
-    const int64_t start = unit * kRun;
-    const int64_t count = std::min(kRun, inner.extent - start);
-    char* host_at = ends.host_at(host + start * inner.host_stride);
-    const int64_t first = ends.device_offset + device + start * inner.device_stride;
+    const int64_t count = block_size(inner, kRun, index[run_index]);
+    char* host_at = ends.host_at(host);
+    const int64_t first = ends.device_offset + device;
     if (ends.to_device) {
       gather_bytes(host_at, inner.host_stride, values, count, converter.host_bytes);
       converter.encode(values, codes, count);

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from functools import partial
 from types import ModuleType
 from typing import NoReturn
 
@@ -83,15 +82,20 @@ class _BrokenDevice(ModuleType):
         super().__init__(f"torch.{DEVICE_NAME}", message)
         self._message = message
         self._cause = cause
-        self._warn = partial(warnings.warn, message, RuntimeWarning, stacklevel=3)
+        self._has_warned = False
 
     def is_available(self) -> bool:
-        self._warn()
+        self._warn_once()
         return False
 
     def device_count(self) -> int:
-        self._warn()
+        self._warn_once()
         return 0
+
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(self._message, RuntimeWarning, stacklevel=3)
 
     def is_initialized(self) -> bool:
         return False

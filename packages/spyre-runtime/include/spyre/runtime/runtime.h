@@ -68,6 +68,31 @@ class Event {  // RAII over a driver event
 
 // --- memory --------------------------------------------------------------------------------------
 
+/// A layout and a dtype that have an id: equal ids <=> equal (layout, dtype). Lives as long as the process.
+struct InternedLayout {
+  layout::Layout layout;
+  layout::HostDtype dtype{};
+  uint64_t id = 0;
+  int64_t physical_bytes = 0;  ///< layout.device_bytes()
+};
+/// Finds or makes the entry. A repeated one costs a hash and a comparison.
+const InternedLayout& intern(const layout::Layout& layout, layout::HostDtype dtype);
+/// The same for Layout::row_major(size, dtype), without making the layout if the entry is there.
+const InternedLayout& intern_row_major(const int64_t* size, size_t rank, layout::HostDtype dtype);
+
+/// Refers to an interned layout; converts to const layout::Layout&, and `ref->` reaches its members.
+class LayoutRef {
+ public:
+  LayoutRef() = default;
+  explicit LayoutRef(const layout::Layout& layout) : layout_(&layout) {}
+  operator const layout::Layout&() const { return *layout_; }
+  const layout::Layout& operator*() const { return *layout_; }
+  const layout::Layout* operator->() const { return layout_; }
+
+ private:
+  const layout::Layout* layout_ = nullptr;
+};
+
 /// A block of device memory and what lies in it. The *handle* range [handle, handle + logical_bytes) is
 /// reserved address space without access rights: PyTorch's data pointers point into it, one address per
 /// **host** byte, so offsets and byte views add up, and a stray read faults at once. The device bytes
@@ -79,7 +104,7 @@ struct Allocation {
   int64_t physical_bytes = 0;  ///< whole sticks
   int device = 0;
   StreamId stream;             ///< the stream it was allocated on
-  layout::Layout layout;
+  LayoutRef layout;
   layout::HostDtype dtype{};   ///< what the elements are on the host side
   uint64_t layout_id = 0;      ///< equal ids <=> equal (layout, dtype); interned, never reused
   bool raw = false;            ///< untyped bytes, not yet given a layout by a typed use
@@ -90,10 +115,13 @@ struct Allocation {
 /// that stream. On exhaustion: returns cached memory to the device, retries, then throws OutOfMemoryError
 /// with asked, free, cached and total bytes.
 Allocation* allocate(StreamId stream, const layout::Layout& layout, layout::HostDtype dtype, int64_t logical_bytes);
+Allocation* allocate(StreamId stream, const InternedLayout& layout, int64_t logical_bytes);
 void free(Allocation* allocation);
-/// The allocation that an address inside a handle range belongs to, or nullptr. Lock-free or nearly so.
+/// The allocation that an address inside a handle range, or just past its end, belongs to, or nullptr.
+/// Lock-free, a few nanoseconds. Never finds an allocation that was freed.
 Allocation* find(const void* address);
-/// Gives an allocation another layout of the same logical bytes; contents become unspecified.
+/// Gives an allocation another layout of the same logical bytes; contents become unspecified. The handle
+/// stays, the device address may change.
 void relayout(Allocation* allocation, const layout::Layout& layout, layout::HostDtype dtype);
 /// Notes that work queued on `stream` so far uses the allocation: its memory is not reused before that
 /// work is done. launch() and the transfers do this by themselves (torch.Tensor.record_stream asks for it).
