@@ -372,6 +372,8 @@ def dev(session: nox.Session) -> None:
     pip = (python, "-m", "pip", "install", "-q")
     session.run(*pip, TORCH, external=True)
     session.run(*pip, *BUILD_TOOLS, *TEST_TOOLS, *MODELS, "expecttest", external=True)
+    # CMake asks installed packages for their files, and imports them: none may be half renewed.
+    session.run(python, "-m", "pip", "uninstall", "-q", "-y", *SIBLINGS, external=True)
     for package in SIBLINGS:
         compiled = (ROOT / "packages" / package / "CMakeLists.txt").is_file()
         settings = [f"--config-settings=build-dir={BUILD / 'dev' / package}"] if compiled else []
