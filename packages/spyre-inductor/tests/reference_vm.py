@@ -33,12 +33,12 @@ def round_sen169(x):
 
 
 def _erf(x):
-    return torch.erf(torch.from_numpy(np.ascontiguousarray(x))).numpy()
+    return torch.erf(torch.from_numpy(np.array(x))).numpy()
 
 
 def _t(name):
     def f(*args):
-        ts = [torch.from_numpy(np.ascontiguousarray(np.asarray(a, np.float32))) for a in args]
+        ts = [torch.from_numpy(np.array(a, np.float32)) for a in args]
         return getattr(torch, name)(*ts).numpy()
 
     return f
@@ -50,18 +50,18 @@ UNARY = {
     "neg": np.negative, "abs": np.abs, "sign": np.sign, "reciprocal": lambda x: np.float32(1) / x,
     "rsqrt": lambda x: np.float32(1) / np.sqrt(x), "sigmoid": _t("sigmoid"), "relu": _t("relu"),
     "silu": lambda x: x * _t("sigmoid")(x),
-    "gelu": lambda x: torch.nn.functional.gelu(torch.from_numpy(np.ascontiguousarray(x))).numpy(),
+    "gelu": lambda x: torch.nn.functional.gelu(torch.from_numpy(np.array(x))).numpy(),
     "gelu_tanh": lambda x: torch.nn.functional.gelu(
-        torch.from_numpy(np.ascontiguousarray(x)), approximate="tanh").numpy(),
+        torch.from_numpy(np.array(x)), approximate="tanh").numpy(),
     "round": np.rint, "round_sen169": round_sen169,
-    "round_bfloat16": lambda x: torch.from_numpy(np.ascontiguousarray(x)).bfloat16().float().numpy(),
+    "round_bfloat16": lambda x: torch.from_numpy(np.array(x)).bfloat16().float().numpy(),
     "round_float16": lambda x: x.astype(np.float16).astype(np.float32),
 }
 for _name in ("exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh "
               "atanh erf erfc erfinv lgamma digamma floor ceil trunc frac i0").split():
     UNARY.setdefault(_name, _t(_name))
 for _name in "i0e i1 i1e".split():
-    UNARY[_name] = lambda x, n=_name: getattr(torch.special, n)(torch.from_numpy(np.ascontiguousarray(x))).numpy()
+    UNARY[_name] = lambda x, n=_name: getattr(torch.special, n)(torch.from_numpy(np.array(x))).numpy()
 
 BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "fmod": np.fmod,
