@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the device known without the torch-spyre package: these tests need this wheel and its needs only."""
+"""Makes the device known without torch-spyre: these tests need this wheel and its needs only."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ def _register_device() -> None:
     from spyre_inductor.register import _skip_own_modules, register_inductor
 
     spyre_runtime.register()
-    import torch._dynamo.trace_rules
-    import torch._inductor.compile_fx
 
     _skip_own_modules()
     register_inductor()

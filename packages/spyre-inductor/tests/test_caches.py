@@ -20,10 +20,10 @@ if len(sys.argv) > 1:
     register.package_versions = lambda: sys.argv[1]
 def fn(x, w):
     return torch.softmax(x @ w, -1) * 2
-x, w = torch.randn(4, 8).half(), torch.randn(8, 9).half()
-out = torch.compile(fn, backend="spyre")(x.to("spyre"), w.to("spyre"))
-torch.testing.assert_close(out.cpu().float(), fn(x.float(), w.float()), rtol=2e-2, atol=2e-2)
-print("hit", counters["inductor"]["fxgraph_cache_hit"], counters["aot_autograd"]["autograd_cache_hit"])
+x, w = torch.randn(4, 8).half(), torch.randn(8, 9).half() out = torch.compile(fn,
+backend="spyre")(x.to("spyre"), w.to("spyre")) torch.testing.assert_close(out.cpu().float(),
+fn(x.float(), w.float()), rtol=2e-2, atol=2e-2) print("hit",
+counters["inductor"]["fxgraph_cache_hit"], counters["aot_autograd"]["autograd_cache_hit"])
 """
 
 
@@ -31,7 +31,12 @@ def run(cache: Path, *args: str, **environment: str) -> str:
     script = SCRIPT.format(tests=str(Path(__file__).parent))
     env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache), **environment}
     done = subprocess.run(
-        [sys.executable, "-c", script, *args], env=env, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", script, *args],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]
@@ -58,9 +63,25 @@ def test_other_settings_miss(warm_cache):
 
 
 def test_no_compiler_and_no_subprocess(tmp_path):
-    guard = "import subprocess\ndef refuse(*a, **k): raise AssertionError(f'started {a}')\nsubprocess.Popen.__init__ = refuse\n"
+    guard = (
+        "import subprocess\n"
+        "def refuse(*a, **k): raise AssertionError(f'started {a}')\n"
+        "subprocess.Popen.__init__ = refuse\n"
+    )
     script = guard + SCRIPT.format(tests=str(Path(__file__).parent))
-    env = {**os.environ, "PATH": "", "CXX": "/nonexistent", "CC": "/nonexistent",
-           "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=300, check=False)
+    env = {
+        **os.environ,
+        "PATH": "",
+        "CXX": "/nonexistent",
+        "CC": "/nonexistent",
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr

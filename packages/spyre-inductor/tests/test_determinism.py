@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results are bit for bit the same whatever the division, the scratchpad plan and the fusion neighbours."""
+"""Results are the same bit for bit whatever the division and the scratchpad plan."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from test_models import Block
-
 from spyre_inductor.report_log import recording
+from test_models import Block
 
 
 def run_block(monkeypatch, **environment):
@@ -17,7 +16,11 @@ def run_block(monkeypatch, **environment):
     torch.manual_seed(3)
     block = Block().eval().half().to("spyre")
     x = torch.randn(3, 17, 32).half().to("spyre")
-    with torch.no_grad(), recording() as log, torch._inductor.config.patch(force_disable_caches=True):
+    with (
+        torch.no_grad(),
+        recording() as log,
+        torch._inductor.config.patch(force_disable_caches=True),
+    ):
         return torch.compile(block, backend="spyre")(x).cpu(), log
 
 
@@ -25,7 +28,9 @@ def run_block(monkeypatch, **environment):
 @pytest.mark.parametrize("planning", ["0", "1"])
 def test_cores_and_lx_change_nothing(monkeypatch, cores, planning):
     expected, _ = run_block(monkeypatch, SENCORES="32", LX_PLANNING="0")
-    actual, log = run_block(monkeypatch, SENCORES=cores, LX_PLANNING=planning, DXP_LX_FRAC_AVAIL="0.5")
+    actual, log = run_block(
+        monkeypatch, SENCORES=cores, LX_PLANNING=planning, DXP_LX_FRAC_AVAIL="0.5"
+    )
     assert torch.equal(expected, actual)
     kinds = {b.kind for p, _ in log.programs for n, b in p.buffers.items() if n in p.used()}
     assert ("lx" in kinds) <= (planning == "1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.compile does around single graphs: dynamic shapes, breaks, devices, host-only graphs."""
+"""What torch.compile does around graphs: dynamic shapes, breaks, devices, host-only graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import check, compare
-
 from spyre_inductor.report_log import recording
 
 
@@ -31,7 +30,12 @@ def test_dynamic_everything():
     def fn(x):
         b, s, w = x.shape
         y = x.view(b, s, 4, w // 4).transpose(1, 2)
-        return y.reshape(b, 4 * s, w // 4).sum(1), (x + s).mean(0), torch.cat([x, x * 2], 1), y.softmax(-1)
+        return (
+            y.reshape(b, 4 * s, w // 4).sum(1),
+            (x + s).mean(0),
+            torch.cat([x, x * 2], 1),
+            y.softmax(-1),
+        )
 
     compiled = torch.compile(fn, backend="spyre", dynamic=True)
     for shape in ((2, 3, 8), (3, 5, 16), (4, 7, 64)):
@@ -86,7 +90,9 @@ def test_cond():
     x = torch.randn(4, 5)
     compiled = torch.compile(fn, backend="spyre")
     for flag in (True, False):
-        compare(compiled(x.to("spyre"), torch.tensor(flag).to("spyre")), fn(x, torch.tensor(flag)), 1e-5)
+        compare(
+            compiled(x.to("spyre"), torch.tensor(flag).to("spyre")), fn(x, torch.tensor(flag)), 1e-5
+        )
 
 
 def test_default_backend():
@@ -98,7 +104,9 @@ def test_other_modes():
     for options in ({"mode": "reduce-overhead"}, {"options": {"max_autotune": True}}):
         check(lambda x: (x @ x.t()).relu(), x, tolerance=5e-2, **options)
     with pytest.raises(Exception, match="expected one of"):
-        torch.compile(lambda x: x + 1, backend="spyre", options=None, mode="no-such-mode")(x.to("spyre"))
+        torch.compile(lambda x: x + 1, backend="spyre", options=None, mode="no-such-mode")(
+            x.to("spyre")
+        )
 
 
 def test_mixed_devices_in_one_graph():

@@ -11,8 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_vm import ReferenceProgram
-from torch.utils._sympy.functions import FloorDiv, ModularIndexing
-
 from spyre_inductor.codegen.phases import plan_phases
 from spyre_inductor.codegen.text import print_program
 from spyre_inductor.config import CompilerConfig
@@ -22,6 +20,7 @@ from spyre_inductor.ir.kernel import Builder, Kernel, Loop, Store, make_access
 from spyre_inductor.ir.program import Buffer, Program
 from spyre_inductor.passes.fuse import fuse
 from spyre_inductor.pipeline import run_passes
+from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
 F32 = torch.float32
 
@@ -35,12 +34,17 @@ def test_indices_equal_brute_force(data):
     index = sympy.Integer(0)
     for _ in range(data.draw(st.integers(1, 3))):
         inner = sum(data.draw(st.sampled_from([0, 1, 2, 4, 12])) * v for v in variables)
-        divisor, modulus = data.draw(st.sampled_from([1, 2, 3, 4, 6])), data.draw(st.sampled_from([2, 3, 4, 8]))
+        divisor, modulus = (
+            data.draw(st.sampled_from([1, 2, 3, 4, 6])),
+            data.draw(st.sampled_from([2, 3, 4, 8])),
+        )
         kind = data.draw(st.integers(0, 2))
         term = [inner, FloorDiv(inner, divisor), ModularIndexing(inner, divisor, modulus)][kind]
         index = index + data.draw(st.sampled_from([1, 3, 16])) * term
     index = sympy.sympify(index)
-    space = LoopSpace(variables, [], {v: sympy.Integer(e) for v, e in zip(variables, extents, strict=True)})
+    space = LoopSpace(
+        variables, [], {v: sympy.Integer(e) for v, e in zip(variables, extents, strict=True)}
+    )
     space.split_for([index])
     try:
         strides, offset = space.linear(index)
@@ -66,7 +70,10 @@ def test_exact_quotient():
 
 def test_print_expr():
     s, t = sympy.symbols("s0 s1", integer=True, positive=True)
-    assert eval(print_expr(3 * s + FloorDiv(t, 2) * s - 1), {}, {"s0": 5, "s1": 9}) == 3 * 5 + 4 * 5 - 1  # noqa: S307
+    assert (
+        eval(print_expr(3 * s + FloorDiv(t, 2) * s - 1), {}, {"s0": 5, "s1": 9})
+        == 3 * 5 + 4 * 5 - 1
+    )
 
 
 def pointwise(builder, name, op, source, target, extents, strides, out_strides=None, arg2=None):
@@ -75,7 +82,9 @@ def pointwise(builder, name, op, source, target, extents, strides, out_strides=N
     value = builder.make("load", (None, None), "F", F32, access)
     if op:
         value = builder.make(op, (value,), "F", F32)
-    out = make_access(target, {l.id: s for l, s in zip(loops, out_strides or strides, strict=True)}, 0)
+    out = make_access(
+        target, {l.id: s for l, s in zip(loops, out_strides or strides, strict=True)}, 0
+    )
     return Kernel(loops, [Store(out, value)], builder, name)
 
 
@@ -87,7 +96,12 @@ def reduction(builder, name, op, source, target, extents, strides, reduced):
     step, out = 1, {}
     for loop in reversed(kept):
         out[loop.id], step = step, step * loop.extent
-    return Kernel(sorted(loops, key=lambda l: l.reduce), [Store(make_access(target, out, 0), value)], builder, name)
+    return Kernel(
+        sorted(loops, key=lambda l: l.reduce),
+        [Store(make_access(target, out, 0), value)],
+        builder,
+        name,
+    )
 
 
 def program_of(kernels, shapes, removable=()):
@@ -109,7 +123,9 @@ def test_producer_and_transposed_consumer_fuse():
     b = Builder()
     first = pointwise(b, "k0", "exp", "x", "y", [6, 4], [4, 1])
     second = pointwise(b, "k1", "neg", "y", "z", [2, 4, 3], [12, 1, 4], out_strides=[12, 3, 1])
-    program = program_of([first, second], {"x": (6, 4), "y": (6, 4), "z": (2, 4, 3)}, removable=("y",))
+    program = program_of(
+        [first, second], {"x": (6, 4), "y": (6, 4), "z": (2, 4, 3)}, removable=("y",)
+    )
     run_passes(program, CompilerConfig(), lambda name: name)
     assert len(program.kernels) == 1
     x, z = torch.randn(6, 4), torch.empty(2, 4, 3)
@@ -122,7 +138,9 @@ def test_softmax_phases():
     b = Builder()
     top = reduction(b, "k0", "reduce_max", "x", "m", [5, 9], [9, 1], {1})
     loops = [Loop(5), Loop(9)]
-    x = b.make("load", (None, None), "F", F32, make_access("x", {loops[0].id: 9, loops[1].id: 1}, 0))
+    x = b.make(
+        "load", (None, None), "F", F32, make_access("x", {loops[0].id: 9, loops[1].id: 1}, 0)
+    )
     m = b.make("load", (None, None), "F", F32, make_access("m", {loops[0].id: 1}, 0))
     e = b.make("exp", (b.make("sub", (x, m), "F", F32),), "F", F32)
     out = Kernel(loops, [Store(make_access("y", {loops[0].id: 9, loops[1].id: 1}, 0), e)], b, "k1")
@@ -160,8 +178,10 @@ def test_what_stays_inside_is_temporary():
     for source, target in itertools.pairwise(chain):
         loop = Loop(8)
         value = b.make("load", (None, None), "F", F32, make_access(source, {loop.id: -1}, 7))
-        kernels.append(Kernel([loop], [Store(make_access(target, {loop.id: 1}, 0), value)], b, f"to_{target}"))
-    program = program_of(kernels, {n: (8,) for n in chain}, removable=("b", "c", "d"))
+        kernels.append(
+            Kernel([loop], [Store(make_access(target, {loop.id: 1}, 0), value)], b, f"to_{target}")
+        )
+    program = program_of(kernels, dict.fromkeys(chain, (8,)), removable=("b", "c", "d"))
     run_passes(program, CompilerConfig(), lambda name: name)
     temps = [n for n in program.used() if program.buffers[n].kind == "temp"]
     assert temps == ["b", "c", "d"]
@@ -174,12 +194,17 @@ def test_restickify_copies_operands_with_sticks_along_the_batch():
     b = Builder()
     batch, m, n, k = Loop(4), Loop(3), Loop(5), Loop(6, True)
     # a is [m, k, batch] in memory: its sticks run along the batch
-    left = b.make("load", (None, None), "F", F32, make_access("a", {batch.id: 1, m.id: 24, k.id: 4}, 0))
-    right = b.make("load", (None, None), "F", F32, make_access("b", {batch.id: 30, k.id: 5, n.id: 1}, 0))
+    left = b.make(
+        "load", (None, None), "F", F32, make_access("a", {batch.id: 1, m.id: 24, k.id: 4}, 0)
+    )
+    right = b.make(
+        "load", (None, None), "F", F32, make_access("b", {batch.id: 30, k.id: 5, n.id: 1}, 0)
+    )
     dot = b.make("dot", (left, right), "F", F32)
     out = make_access("c", {batch.id: 15, m.id: 5, n.id: 1}, 0)
     program = program_of(
-        [Kernel([batch, m, n, k], [Store(out, dot)], b, "k0")], {"a": (3, 6, 4), "b": (4, 6, 5), "c": (4, 3, 5)}
+        [Kernel([batch, m, n, k], [Store(out, dot)], b, "k0")],
+        {"a": (3, 6, 4), "b": (4, 6, 5), "c": (4, 3, 5)},
     )
     run_passes(program, CompilerConfig(), lambda name: name)
     assert [kernel.name for kernel in program.kernels] == ["restickify_k0", "k0"]
@@ -191,8 +216,10 @@ def test_restickify_copies_operands_with_sticks_along_the_batch():
 @pytest.mark.parametrize("cores", [1, 3, 32])
 def test_divisions_are_whole_sticks(cores):
     b = Builder()
-    program = program_of([pointwise(b, "k0", "exp", "x", "y", [3, 4096], [4097, 1], out_strides=[4096, 1])],
-                         {"x": (3, 4097), "y": (3, 4096)})
+    program = program_of(
+        [pointwise(b, "k0", "exp", "x", "y", [3, 4096], [4097, 1], out_strides=[4096, 1])],
+        {"x": (3, 4097), "y": (3, 4096)},
+    )
     run_passes(program, CompilerConfig(cores=cores), lambda name: name)
     parts = 1
     for loop in program.kernels[0].loops:

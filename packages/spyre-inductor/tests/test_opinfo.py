@@ -18,16 +18,33 @@ DTYPES = (torch.float32, torch.float16)
 
 # what cannot be compared, with the reason
 SKIPPED = {
-    "empty": "contents are unspecified", "empty_like": "contents are unspecified",
-    "empty_permuted": "contents are unspecified", "empty_strided": "contents are unspecified",
-    "new_empty": "contents are unspecified", "new_empty_strided": "contents are unspecified",
-    "bernoulli": "random", "multinomial": "random", "normal": "random", "rand_like": "random",
-    "randn": "random", "randn_like": "random", "randint": "random", "randint_like": "random",
-    "uniform": "random", "cauchy": "random", "exponential": "random", "geometric": "random",
-    "log_normal": "random", "nn.functional.dropout": "random", "nn.functional.dropout2d": "random",
-    "nn.functional.dropout3d": "random", "nn.functional.alpha_dropout": "random",
-    "nn.functional.feature_alpha_dropout": "random", "nn.functional.rrelu": "random",
-    "nn.functional.fractional_max_pool2d": "random", "nn.functional.fractional_max_pool3d": "random",
+    "empty": "contents are unspecified",
+    "empty_like": "contents are unspecified",
+    "empty_permuted": "contents are unspecified",
+    "empty_strided": "contents are unspecified",
+    "new_empty": "contents are unspecified",
+    "new_empty_strided": "contents are unspecified",
+    "bernoulli": "random",
+    "multinomial": "random",
+    "normal": "random",
+    "rand_like": "random",
+    "randn": "random",
+    "randn_like": "random",
+    "randint": "random",
+    "randint_like": "random",
+    "uniform": "random",
+    "cauchy": "random",
+    "exponential": "random",
+    "geometric": "random",
+    "log_normal": "random",
+    "nn.functional.dropout": "random",
+    "nn.functional.dropout2d": "random",
+    "nn.functional.dropout3d": "random",
+    "nn.functional.alpha_dropout": "random",
+    "nn.functional.feature_alpha_dropout": "random",
+    "nn.functional.rrelu": "random",
+    "nn.functional.fractional_max_pool2d": "random",
+    "nn.functional.fractional_max_pool3d": "random",
     "nn.functional.scaled_dot_product_attention": "dropout; tested in test_matmul.py",
     "torch.ops.aten._efficient_attention_forward": "a CUDA operator",
     "torch.ops.aten._flash_attention_forward": "a CUDA operator",
@@ -40,7 +57,8 @@ def cases(every):
         for dtype in DTYPES:
             if dtype not in op.supported_dtypes("cpu") or op.name in SKIPPED:
                 continue
-            name = f"{op.name}{'.' + op.variant_test_name if op.variant_test_name else ''}-{str(dtype)[6:]}"
+            variant = f".{op.variant_test_name}" if op.variant_test_name else ""
+            name = f"{op.name}{variant}-{str(dtype)[6:]}"
             if every or zlib.crc32(name.encode()) % 24 == 0:
                 yield pytest.param(op, dtype, id=name)
 
@@ -51,9 +69,15 @@ def samples(op, dtype, count):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for sample in op.sample_inputs("cpu", dtype, requires_grad=False):
-            tensors = [t for t in pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
-                       if isinstance(t, torch.Tensor)]
-            if all(t.layout is torch.strided and t.dtype not in (torch.float64,) and not t.is_complex() for t in tensors):
+            tensors = [
+                t
+                for t in pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+                if isinstance(t, torch.Tensor)
+            ]
+            if all(
+                t.layout is torch.strided and t.dtype != torch.float64 and not t.is_complex()
+                for t in tensors
+            ):
                 found.append(sample)
             if len(found) == count:
                 break
@@ -74,10 +98,16 @@ def run(op, dtype, count):
         ours = pytree.tree_map(place, ours)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            expected = fn(*pytree.tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, args))
+            expected = fn(
+                *pytree.tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, args)
+            )
             try:
-                eager = fn(*pytree.tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, ours))
-            except Exception as error:  # noqa: BLE001
+                eager = fn(
+                    *pytree.tree_map(
+                        lambda t: t.clone() if isinstance(t, torch.Tensor) else t, ours
+                    )
+                )
+            except Exception as error:
                 eager = error  # eager cannot do it either: the compiled one may fail as well
             torch._dynamo.reset()
             try:
@@ -101,21 +131,31 @@ def compare_tensors(x, y, dtype, eager, expected):
         tolerance = 2e-2 if dtype is torch.float16 else 1e-3
         got, want = x.cpu().float(), y.float()
         if not torch.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True):
-            # the device rounds products to its half format in eager as well: agreeing with eager is enough
-            e = [t for t in pytree.tree_leaves(eager) if isinstance(t, torch.Tensor) and t.shape == y.shape]
-            close = any(torch.allclose(got, t.cpu().float(), rtol=tolerance, atol=tolerance, equal_nan=True) for t in e)
+            # the device rounds products to its half format in eager as well: agreeing with eager is
+            # enough
+            e = [
+                t
+                for t in pytree.tree_leaves(eager)
+                if isinstance(t, torch.Tensor) and t.shape == y.shape
+            ]
+            close = any(
+                torch.allclose(got, t.cpu().float(), rtol=tolerance, atol=tolerance, equal_nan=True)
+                for t in e
+            )
             if not close:
-                torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
+                torch.testing.assert_close(
+                    got, want, rtol=tolerance, atol=tolerance, equal_nan=True
+                )
     else:
         assert torch.equal(x.cpu().to(y.dtype), y)
 
 
-@pytest.mark.parametrize("op,dtype", cases(every=False))
+@pytest.mark.parametrize(("op", "dtype"), cases(every=False))
 def test_sample(op, dtype):
     run(op, dtype, 1)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("op,dtype", cases(every=True))
+@pytest.mark.parametrize(("op", "dtype"), cases(every=True))
 def test_every_operator(op, dtype):
     run(op, dtype, 3)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restickify: operands of matrix products whose sticks run along a batch loop are copied into order.
+"""Restickify: operands of matrix products with sticks along a batch loop are copied into order.
 
-Before: a dot may read an operand whose stride-one loop is one of its batch loops, so that every stick the
-matrix units fetch holds one useful element. After: such an operand is first copied by a kernel of its own
-to a temporary with the product's own order, contraction or column innermost, where sticks are whole rows.
-Values and their dtype are copied unchanged, so the product is the same bit for bit.
+Before: a dot may read an operand whose stride-one loop is one of its batch loops, so that every
+stick the matrix units fetch holds one useful element. After: such an operand is first copied by a
+kernel of its own to a temporary with the product's own order, contraction or column innermost,
+where sticks are whole rows. Values and their dtype are copied unchanged, so the product is the same
+bit for bit.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ def insert_restickify(program: Program) -> None:
         dot = next((v for v in kernel.values() if v.op == "dot"), None)
         if dot is not None:
             for operand, other in (dot.args, dot.args[::-1]):
-                if operand is not None and other is not None and _needs_copy(kernel, operand, other):
+                if (
+                    operand is not None
+                    and other is not None
+                    and _needs_copy(kernel, operand, other)
+                ):
                     copy, kernel = _split_off(program, kernel, operand)
                     kernels.append(copy)
         kernels.append(kernel)
@@ -49,18 +54,29 @@ def _split_off(program: Program, kernel: Kernel, operand: Value) -> tuple[Kernel
     old = program.buffers[access.buffer]
     name = f"restick{sum(b.startswith('restick') for b in program.buffers)}"
     program.buffers[name] = Buffer(
-        name, old.dtype, [loop.extent for loop in loops], strides, TEMP, removable=True,
+        name,
+        old.dtype,
+        [loop.extent for loop in loops],
+        strides,
+        TEMP,
+        removable=True,
         why=f"{access.buffer} with its sticks along the product's loops",
     )
     make = kernel.builder.make
     source = Access(
         access.buffer,
-        tuple(sorted((f.id, dict(access.strides)[loop.id]) for f, loop in zip(fresh, loops, strict=True))),
+        tuple(
+            sorted(
+                (f.id, dict(access.strides)[loop.id]) for f, loop in zip(fresh, loops, strict=True)
+            )
+        ),
         access.offset,
     )
     value = make("load", (None, None), operand.type, operand.dtype, source)
     target = make_access(name, {f.id: s for f, s in zip(fresh, strides, strict=True)}, 0)
-    copy = Kernel(fresh, [Store(target, value)], kernel.builder, f"restickify_{kernel.name}", kernel.origins)
+    copy = Kernel(
+        fresh, [Store(target, value)], kernel.builder, f"restickify_{kernel.name}", kernel.origins
+    )
     inside = make_access(name, {loop.id: s for loop, s in zip(loops, strides, strict=True)}, 0)
 
     def rewrite(v: Value, args: tuple[Value | None, ...]) -> Value:

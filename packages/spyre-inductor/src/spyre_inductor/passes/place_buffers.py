@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placement of buffers that live inside one program.
 
-Before: every store writes a buffer allocated by the host.
-After: stores of removable buffers that no kernel loads are gone, and with them kernels that store nothing;
-removable buffers that are still loaded are temporaries of the program, to which the linker gives memory by
-their lives.
+Before: every store writes a buffer allocated by the host. After: stores of removable buffers that
+no kernel loads are gone, and with them kernels that store nothing; removable buffers that are still
+loaded are temporaries of the program, to which the linker gives memory by their lives.
 """
 
 from __future__ import annotations
@@ -34,11 +33,14 @@ def _drop_dead_stores(program: Program) -> None:
             stores = [
                 store
                 for store in kernel.stores
-                if store.access.buffer in loaded or not program.buffers[store.access.buffer].removable
+                if store.access.buffer in loaded
+                or not program.buffers[store.access.buffer].removable
             ]
             changed = changed or len(stores) != len(kernel.stores)
             if stores or kernel.checks:
-                kernels.append(kernel if len(stores) == len(kernel.stores) else replace(kernel, stores=stores))
+                kernels.append(
+                    kernel if len(stores) == len(kernel.stores) else replace(kernel, stores=stores)
+                )
         program.kernels = kernels
         if not changed:
             return

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """LX planning: temporaries that a core makes and the same core uses stay in its scratchpad.
 
-Before: buffers inside a program are device memory. After: a temporary is `lx` if every kernel that touches
-it divides its work in the same way with respect to that buffer, so that no core needs another's share, and
-if the shares fit the scratchpad. One whose life has ended leaves its memory to the next of its shape. Values are stored in the same format, so results are
-the same bit for bit.
+Before: buffers inside a program are device memory. After: a temporary is `lx` if every kernel that
+touches it divides its work in the same way with respect to that buffer, so that no core needs
+another's share, and if the shares fit the scratchpad. One whose life has ended leaves its memory to
+the next of its shape. Values are stored in the same format, so results are the same bit for bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Share = tuple[tuple[Expr, int, Expr], ...]  # (extent, parts, stride in the buff
 def plan_lx(program: Program, lx_bytes: int) -> None:
     """Moves temporaries to the scratchpad where that is correct and they fit."""
     lives = _lives(program)
-    slots: dict[tuple[object, ...], list[tuple[int, str]]] = {}  # shape and share -> (end of use, owner)
+    slots: dict[
+        tuple[object, ...], list[tuple[int, str]]
+    ] = {}  # shape and share -> (end of use, owner)
     used = 0
     renamed: dict[str, str] = {}
     for name, (first, last) in sorted(lives.items(), key=lambda item: item[1]):
@@ -42,7 +44,9 @@ def plan_lx(program: Program, lx_bytes: int) -> None:
             buffer.why = "stays in device memory: its size is not known"
             continue
         each = -(-size // parts)
-        pool = slots.setdefault((buffer.dtype, *map(str, buffer.size + buffer.stride), *map(str, share)), [])
+        pool = slots.setdefault(
+            (buffer.dtype, *map(str, buffer.size + buffer.stride), *map(str, share)), []
+        )
         place = next((n for n, (end, _) in enumerate(pool) if end < first), None)
         if place is not None:  # takes over the memory of one that is no longer used
             owner = pool[place][1]
@@ -50,7 +54,10 @@ def plan_lx(program: Program, lx_bytes: int) -> None:
             renamed[name] = owner
             continue
         if used + each > lx_bytes:
-            buffer.why = f"stays in device memory: {each} bytes a core do not fit, {used} of {lx_bytes} are taken"
+            buffer.why = (
+                f"stays in device memory: {each} bytes a core do not fit, "
+                f"{used} of {lx_bytes} are taken"
+            )
             continue
         used += each
         pool.append((last, name))
@@ -104,7 +111,9 @@ def _common_share(program: Program, name: str) -> Share | None:
 def _share(kernel: Kernel, access: Access) -> Share:
     strides = dict(access.strides)
     return tuple(
-        (loop.extent, loop.parts, strides.get(loop.id, 0)) for loop in kernel.loops if loop.parts > 1
+        (loop.extent, loop.parts, strides.get(loop.id, 0))
+        for loop in kernel.loops
+        if loop.parts > 1
     )
 
 
