@@ -12,13 +12,13 @@ import torch
 
 
 def _register_device() -> None:
+    import spyre_inductor
     import spyre_runtime
-    from spyre_inductor.register import _skip_own_modules, register_inductor
+    from spyre_runtime.post_import import when_imported
 
     spyre_runtime.register()
-
-    _skip_own_modules()
-    register_inductor()
+    for module, hook in spyre_inductor.post_import_hooks().items():
+        when_imported(module, hook)
 
 
 _register_device()
