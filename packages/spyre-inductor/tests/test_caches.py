@@ -20,10 +20,11 @@ if len(sys.argv) > 1:
     register.package_versions = lambda: sys.argv[1]
 def fn(x, w):
     return torch.softmax(x @ w, -1) * 2
-x, w = torch.randn(4, 8).half(), torch.randn(8, 9).half() out = torch.compile(fn,
-backend="spyre")(x.to("spyre"), w.to("spyre")) torch.testing.assert_close(out.cpu().float(),
-fn(x.float(), w.float()), rtol=2e-2, atol=2e-2) print("hit",
-counters["inductor"]["fxgraph_cache_hit"], counters["aot_autograd"]["autograd_cache_hit"])
+x, w = torch.randn(4, 8).half(), torch.randn(8, 9).half()
+out = torch.compile(fn, backend="spyre")(x.to("spyre"), w.to("spyre"))
+torch.testing.assert_close(out.cpu().float(), fn(x.float(), w.float()), rtol=2e-2, atol=2e-2)
+hits = counters["inductor"]["fxgraph_cache_hit"], counters["aot_autograd"]["autograd_cache_hit"]
+print("hit", *hits)
 """
 
 
