@@ -114,4 +114,82 @@ void from_device(const void* device, const Layout& layout, const std::vector<int
   }
 }
 
+namespace {
+
+/// Codes of a format as host elements that are copied as they are.
+std::pair<HostDtype, DataFormat> same_width(int bits) {
+  switch (bits) {
+    case 8: return {HostDtype::kInt8, DataFormat::kSenInt8};
+    case 16: return {HostDtype::kInt16, DataFormat::kSenInt16};
+    case 32: return {HostDtype::kInt32, DataFormat::kIeeeInt32};
+    default: return {HostDtype::kInt64, DataFormat::kIeeeInt64};
+  }
+}
+
+void copy_packed(const TransferPiece& piece, int bits, const uint8_t* source, uint8_t* target) {
+  std::vector<int64_t> index(piece.loops.size(), 0);
+  int64_t from = piece.host_offset;
+  int64_t to = piece.device_offset;
+  while (true) {
+    detail::write_packed(target, to, bits, detail::read_packed(source, from, bits));
+    size_t k = piece.loops.size();
+    while (k > 0) {
+      const TransferLoop& loop = piece.loops[--k];
+      from += loop.host_stride;
+      to += loop.device_stride;
+      if (++index[k] < loop.extent) break;
+      from -= loop.host_stride * loop.extent;
+      to -= loop.device_stride * loop.extent;
+      index[k] = 0;
+      if (k == 0) return;
+    }
+    if (piece.loops.empty()) return;
+  }
+}
+
+}  // namespace
+
+void restickify(const Layout& from, const void* source, const Layout& to, void* target,
+                const std::vector<int64_t>& size, const std::vector<int64_t>& strides,
+                const ParallelFor& parallel) {
+  if (from.format() != to.format()) {
+    throw std::invalid_argument(std::string("cannot restickify from format ") + format_info(from.format()).name +
+                                " to format " + format_info(to.format()).name +
+                                "; formats must be equal: convert with from_device and to_device");
+  }
+  const int bits = format_info(from.format()).bits;
+  resolve_view(to, size, strides, 0, Access::kWrite);  // checks
+  // First the source's device strides beside host strides, then those in turn become the target's.
+  for (const TransferPiece& piece : transfer_plan(from, size, strides, strides, 0)) {
+    detail::Resolution state;
+    state.rest = piece.host_offset;
+    state.other = piece.device_offset;
+    for (size_t k = 0; k < piece.loops.size(); ++k) {
+      const TransferLoop& loop = piece.loops[k];
+      state.loops.push_back({static_cast<int>(k), loop.extent, loop.host_stride, loop.device_stride, 0, false});
+    }
+    std::vector<TransferPiece> moves;
+    plan_pieces(to, state, &moves);
+    for (const TransferPiece& move : moves) {
+      if (bits < 8) {
+        copy_packed(move, bits, static_cast<const uint8_t*>(source), static_cast<uint8_t*>(target));
+        continue;
+      }
+      const auto [dtype, format] = same_width(bits);
+      run_transfer(move.loops.data(), move.loops.size(), dtype, format,
+                   const_cast<char*>(static_cast<const char*>(source)) + move.host_offset * bits / 8, target,
+                   move.device_offset, true, parallel);
+    }
+  }
+}
+
+void restickify(const Layout& from, const void* source, const Layout& to, void* target,
+                const ParallelFor& parallel) {
+  if (!from.host_known()) {
+    throw std::invalid_argument("cannot restickify from " + from.repr() +
+                                " without knowing its host tensor; give size and strides");
+  }
+  restickify(from, source, to, target, from.host_size(), from.host_strides(), parallel);
+}
+
 }  // namespace spyre::layout
