@@ -24,7 +24,9 @@ def test_round_trip(dtype, size):
 @pytest.mark.parametrize("source_dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_conversion_between_host_and_device_and_on_the_device(source_dtype, dtype):
-    source = values((3, 70), source_dtype).abs()
+    source = values((3, 70), source_dtype)
+    if source_dtype != torch.bool:
+        source = source.abs()
     expected = source.to(dtype)
     assert equal(source.to("spyre", dtype), expected)
     there = source.to("spyre")
