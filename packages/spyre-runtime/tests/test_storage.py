@@ -196,7 +196,7 @@ def test_resize_of_a_view_and_memory_format():
 def test_a_storage_freed_under_a_tensor_is_an_error():
     there = torch.ones(70, device="spyre")
     there.untyped_storage().resize_(0)
-    with pytest.raises(RuntimeError, match="no memory"):
+    with pytest.raises(RuntimeError, match="no memory|out of bounds"):
         there.cpu()
 
 
@@ -206,8 +206,16 @@ def test_data_swap_and_shared_parameters():
     assert equal(first.detach(), torch.zeros(3))
     layer = torch.nn.Linear(3, 3)
     layer.other = layer.weight
+    weight = layer.weight
     layer.to("spyre")
-    assert layer.other is layer.weight
+    assert layer.other is layer.weight is weight  # so tied weights and optimizers stay as they were
+    assert weight.device.type == "spyre"
+    layer.cpu()
+    assert layer.weight is weight
+    assert weight.device.type == "cpu"
+    host = torch.nn.Parameter(torch.ones(3))
+    host.data = torch.zeros(3, device="spyre")
+    assert equal(host.detach(), torch.zeros(3))
 
 
 def test_memory_is_counted_and_returned():
@@ -232,6 +240,6 @@ def test_memory_is_counted_and_returned():
 
 
 def test_out_of_memory_is_pythons_error():
-    with pytest.raises(torch.OutOfMemoryError, match="(?i)asked|cannot|memory"):
+    with pytest.raises(torch.OutOfMemoryError, match="bytes"):
         torch.empty(1 << 45, dtype=torch.float16, device="spyre")
     assert torch.ones(3, device="spyre").sum().item() == 3

@@ -6,6 +6,8 @@ Light by design: no device is opened, and neither Dynamo nor Inductor is importe
 
 from __future__ import annotations
 
+import sys
+
 DEVICE_NAME = "spyre"
 
 
@@ -54,9 +56,8 @@ def _supply_accelerator_functions() -> None:
 
 def _keep_dynamo_out() -> None:
     """Tell Dynamo not to trace this package: else even CPU-only graphs can fail after a break."""
-    import torch._dynamo.trace_rules
-
-    torch._dynamo.trace_rules.add("spyre_runtime")
+    # Not as an attribute of torch._dynamo, which is still half-way through its own import.
+    sys.modules["torch._dynamo.trace_rules"].add("spyre_runtime")
 
 
 def _register_interface() -> None:
