@@ -83,7 +83,7 @@ def _fall_back(target: Any, reason: str, args: Any, kwargs: Any) -> Any:
 
 
 def _is_mutable(target: Any) -> bool:
-    return target._schema.is_mutable
+    return bool(target._schema.is_mutable)
 
 
 def _tensors(args: Any, kwargs: Any) -> list[Any]:
@@ -344,6 +344,7 @@ def retry_unsupported(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 def _copy_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
     copy = torch.fx.Graph(owning_module=graph.owning_module, tracer_cls=graph._tracer_cls)
     mapping: dict[torch.fx.Node, torch.fx.Node] = {}
+    mapping: dict[Any, Any] = {}
     output = copy.graph_copy(graph, mapping)
     for old in graph.nodes:
         if old.op == "output":
