@@ -18,6 +18,8 @@ namespace blas = at::native::cpublas;
 
 // A tile of the product, and the width of a packed panel: multiples of what the matrix unit takes.
 constexpr int64_t kTile = 64;
+// Columns of one piece of a product with few rows: long runs where columns lie side by side.
+constexpr int64_t kGemvColumns = 256;
 // Batches are packed in groups of about so many codes, which stay in the shared cache.
 constexpr int64_t kGroupCodes = int64_t{1} << 23;
 
@@ -31,6 +33,10 @@ bool contiguous(const std::vector<int64_t>& offsets) {
   return true;
 }
 
+bool in_one_piece(int64_t first, int64_t count, int64_t run, int64_t block) {
+  return count <= block && first % run + count <= run;
+}
+
 struct Engine {
   bool half = blas::could_pack(at::kHalf);
   bool bfloat16 = blas::could_pack(at::kBFloat16);
@@ -40,6 +46,14 @@ struct Engine {
 const Engine& engine() {
   static const Engine e;
   return e;
+}
+
+/// Packs as halves if the machine multiplies those and all values fit, else as codes.
+template <class Pack>
+bool pack_half(Pack pack) {
+  if (engine().half && pack(true)) return true;
+  pack(false);
+  return false;
 }
 
 /// Packed panels of one operand of a group of batches. Each holds codes, or halves if all of them fit.
@@ -195,24 +209,24 @@ void Matmul::run(void* const* buffers, ThreadPool& pool, int cores, Workspace& s
 }
 
 void Matmul::run_gemv(void* const* buffers, ThreadPool& pool, int cores) const {
-  const int64_t m = rows_.extent, n = cols_.extent, depth = depth_.extent, column_tiles = ceil_div(n, kTile);
+  const int64_t m = rows_.extent, n = cols_.extent, depth = depth_.extent, column_tiles = ceil_div(n, kGemvColumns);
   divide(batches_.extent * column_tiles, cores, plan_.cost_ns < kInlineNs, pool, [&](int64_t begin, int64_t end) {
     static thread_local Workspace workspace;
     const auto values = static_cast<size_t>(m * depth);
-    auto* x = reinterpret_cast<float*>(workspace.get(values * (sizeof(float) + sizeof(uint16_t)) + kTile * kTile * 4 + 64));
+    auto* x = reinterpret_cast<float*>(workspace.get(values * (sizeof(float) + sizeof(uint16_t)) + kGemvColumns * kMaxGemvRows * sizeof(float) + 64));
     float* product = x + round_up(m * depth, 16);
-    auto* codes = reinterpret_cast<uint16_t*>(product + kTile * kMaxGemvRows);
+    auto* codes = reinterpret_cast<uint16_t*>(product + kGemvColumns * kMaxGemvRows);
     Frame frame(plan_, thread_arena(plan_.arena_bytes), buffers);
     int64_t packed = -1;
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t batch = i / column_tiles, col0 = i % column_tiles * kTile, cols = std::min(kTile, n - col0);
+      const int64_t batch = i / column_tiles, col0 = i % column_tiles * kGemvColumns, cols = std::min(kGemvColumns, n - col0);
       if (batch != packed) {
-        kernels().pack_left(codes, view(left_, batch, buffers), 0, m, depth, depth);
+        kernels().pack_left(codes, view(left_, batch, buffers), 0, m, depth, depth, false);
         kernels().codes_to_f32(x, codes, m * depth);
         packed = batch;
       }
-      kernels().gemv(product, kTile, x, m, view(right_, batch, buffers), col0, cols, depth);
-      epilogue(frame, batch, 0, m, col0, cols, product, kTile);
+      kernels().gemv(product, kGemvColumns, x, m, view(right_, batch, buffers), col0, cols, depth);
+      epilogue(frame, batch, 0, m, col0, cols, product, kGemvColumns);
     }
   });
 }
@@ -233,40 +247,41 @@ void Matmul::run_tiles(void* const* buffers, ThreadPool& pool, int cores, Worksp
   Panels b{a.data + group * row_tiles * a_codes, a.is_half + group * row_tiles, col_tiles, b_codes};
   for (int64_t batch0 = 0; batch0 < batches_.extent; batch0 += group) {
     const int64_t batches = std::min(group, batches_.extent - batch0);
-    auto finish = [&](const Panels& p, int64_t panel) {
-      uint16_t* codes = p.data + panel * p.codes;
-      const bool half = engine().half && kernels().fits_half(codes, p.codes);
-      if (half) kernels().codes_to_half(codes, p.codes);
-      p.is_half[panel] = half;
-    };
     auto pack = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t batch = i / (row_tiles + col_tiles), panel = i % (row_tiles + col_tiles);
         if (panel < row_tiles) {
-          const int64_t at = batch * row_tiles + panel;
-          const int64_t count = std::min(kTile, m - panel * kTile);
+          const int64_t at = batch * row_tiles + panel, count = std::min(kTile, m - panel * kTile);
           uint16_t* out = a.data + at * a_codes;
-          kernels().pack_left(out, view(left_, batch0 + batch, buffers), panel * kTile, count, depth, pitch);
-          std::fill(out + count * pitch, out + a_codes, uint16_t{0});
-          finish(a, at);
+          const MatrixView from = view(left_, batch0 + batch, buffers);
+          a.is_half[at] = pack_half([&](bool half) {
+            return kernels().pack_left(out, from, panel * kTile, count, depth, pitch, half);
+          });
         } else {
           const int64_t tile = panel - row_tiles, at = batch * col_tiles + tile;
-          kernels().pack_right(b.data + at * b_codes, view(right_, batch0 + batch, buffers), tile * kTile,
-                               std::min(kTile, n - tile * kTile), depth, pitch, width, engine().pairs());
-          finish(b, at);
+          const int64_t count = std::min(kTile, n - tile * kTile);
+          uint16_t* out = b.data + at * b_codes;
+          const MatrixView from = view(right_, batch0 + batch, buffers);
+          b.is_half[at] = pack_half([&](bool half) {
+            return kernels().pack_right(out, from, tile * kTile, count, depth, pitch, width, engine().pairs(), half);
+          });
         }
       }
     };
     auto multiply = [&](int64_t begin, int64_t end) {
       static thread_local Workspace workspace;
       static thread_local Workspace product_memory;
-      auto* product = reinterpret_cast<float*>(product_memory.get(kTile * kTile * sizeof(float)));
+      auto* spare = reinterpret_cast<float*>(product_memory.get(kTile * kTile * sizeof(float)));
       Multiplier multiplier(pitch, workspace);
       Frame frame(plan_, thread_arena(plan_.arena_bytes), buffers);
       for (int64_t i = begin; i < end; ++i) {
         // Rows fastest, so that a panel of the right operand is used again at once.
         const int64_t row = i % row_tiles, col = i / row_tiles % col_tiles, batch = i / row_tiles / col_tiles;
         const int64_t rows = std::min(kTile, m - row * kTile), cols = std::min(kTile, n - col * kTile);
+        // A tile that the epilogue takes in one piece is made in its register.
+        const bool whole = cols == width && in_one_piece(row * kTile, rows, plan_.row_extent, plan_.stage->block_rows) &&
+                           in_one_piece(col * kTile, cols, plan_.col_extent, plan_.stage->block_lanes);
+        float* product = whole ? reinterpret_cast<float*>(frame.at(plan_.product.offset)) : spare;
         multiplier.run(a, batch * row_tiles + row, rows, b, batch * col_tiles + col, width, product, width);
         epilogue(frame, batch0 + batch, row * kTile, rows, col * kTile, cols, product, width);
       }
@@ -300,7 +315,7 @@ void Matmul::epilogue(Frame& frame, int64_t batch, int64_t row0, int64_t rows, i
       move(cols_, c);
       frame.current = frame.base;
       auto* to = reinterpret_cast<float*>(frame.at(plan_.product.offset));
-      for (int64_t i = 0; i < frame.rows; ++i) {
+      for (int64_t i = 0; i < frame.rows && to != product; ++i) {
         std::memcpy(to + i * frame.cols, product + (r - row0 + i) * pitch + (c - col0),
                     static_cast<size_t>(frame.cols) * sizeof(float));
       }
