@@ -13,38 +13,44 @@
 #include "dlpack.h"
 #include "spyre/layout/formats.h"
 
-/// A strided array lent by a Python object: through the buffer protocol, or through DLPack on the CPU.
+/// A strided array lent by a Python object: through the buffer protocol, or through DLPack on the
+/// CPU.
 namespace spyre::layout::bindings {
 
 namespace py = pybind11;
 
 class HostArray {
  public:
-  /// Borrows the memory of `object`. `dtype` says how to read the elements where the object cannot say it
-  /// itself (bfloat16 bits in a uint16 array); it must have the width of the object's own. Throws
-  /// TypeError and ValueError.
-  static HostArray borrow(py::handle object, std::optional<HostDtype> dtype, bool writable, const char* what) {
+  /// Borrows the memory of `object`. `dtype` says how to read the elements where the object cannot
+  /// say it itself (bfloat16 bits in a uint16 array); it must have the width of the object's own.
+  /// Throws TypeError and ValueError.
+  static HostArray borrow(py::handle object, std::optional<HostDtype> dtype, bool writable,
+                          const char* what) {
     HostArray array;
     if (PyObject_CheckBuffer(object.ptr())) {
       array.from_buffer(object, writable, what);
     } else if (py::hasattr(object, "__dlpack__")) {
       array.from_dlpack(object, writable, what);
     } else {
-      throw py::type_error(std::string(what) + " is a " + type_name(object) +
-                           "; expected an object with the buffer protocol (a NumPy array, a memoryview) or "
-                           "with __dlpack__ (a CPU tensor)");
+      throw py::type_error(
+          std::string(what) + " is a " + type_name(object) +
+          "; expected an object with the buffer protocol (a NumPy array, a memoryview) or "
+          "with __dlpack__ (a CPU tensor)");
     }
     if (dtype && *dtype != array.dtype_) {
       if (host_itemsize(*dtype) != host_itemsize(array.dtype_)) {
-        throw py::value_error("cannot read the " + std::string(host_dtype_name(array.dtype_)) + " elements of " +
-                              what + " as " + std::string(host_dtype_name(*dtype)) +
+        throw py::value_error("cannot read the " + std::string(host_dtype_name(array.dtype_)) +
+                              " elements of " + what + " as " +
+                              std::string(host_dtype_name(*dtype)) +
                               ": their widths differ; convert the array, or leave dtype out");
       }
       array.dtype_ = *dtype;
     }
     const auto itemsize = static_cast<uintptr_t>(host_itemsize(array.dtype_));
-    if (!array.is_empty() && reinterpret_cast<uintptr_t>(array.data_) % std::min<uintptr_t>(itemsize, 8) != 0) {
-      throw py::value_error(std::string(what) + " lies at an address that is not a multiple of its " +
+    if (!array.is_empty() &&
+        reinterpret_cast<uintptr_t>(array.data_) % std::min<uintptr_t>(itemsize, 8) != 0) {
+      throw py::value_error(std::string(what) +
+                            " lies at an address that is not a multiple of its " +
                             std::to_string(itemsize) + "-byte elements; copy it first");
     }
     return array;
@@ -110,8 +116,9 @@ class HostArray {
     for (int d = 0; d < view_.ndim; ++d) {
       size_.push_back(view_.shape[d]);
       if (view_.strides[d] % view_.itemsize != 0 && view_.shape[d] > 1) {
-        throw py::value_error("dimension " + std::to_string(d) + " of " + what + " has a stride of " +
-                              std::to_string(view_.strides[d]) + " bytes, which is not a multiple of its " +
+        throw py::value_error("dimension " + std::to_string(d) + " of " + what +
+                              " has a stride of " + std::to_string(view_.strides[d]) +
+                              " bytes, which is not a multiple of its " +
                               std::to_string(view_.itemsize) + "-byte elements; copy it first");
       }
       strides_.push_back(view_.shape[d] > 1 ? view_.strides[d] / view_.itemsize : 1);
@@ -121,13 +128,15 @@ class HostArray {
   void from_dlpack(py::handle object, bool writable, const char* what) {
     const auto device = py::cast<std::pair<int, int>>(object.attr("__dlpack_device__")());
     if (device.first != dlpack::kCpu && device.first != dlpack::kCudaHost) {
-      throw py::value_error(std::string(what) + " is a " + type_name(object) + " on DLPack device type " +
-                            std::to_string(device.first) + "; move it to the CPU first");
+      throw py::value_error(std::string(what) + " is a " + type_name(object) +
+                            " on DLPack device type " + std::to_string(device.first) +
+                            "; move it to the CPU first");
     }
     const py::object capsule = object.attr("__dlpack__")();
     const dlpack::Tensor* tensor = nullptr;
     if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
-      tensor_ = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+      tensor_ =
+          static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
       PyCapsule_SetName(capsule.ptr(), "used_dltensor");
       tensor = &tensor_->tensor;
     } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
@@ -162,11 +171,16 @@ class HostArray {
     if (!text.empty() && (text[0] == '@' || text[0] == '=' || text[0] == '<')) text.erase(0, 1);
     const auto integer = [&](bool is_signed) -> std::optional<HostDtype> {
       switch (itemsize) {
-        case 1: return is_signed ? HostDtype::kInt8 : HostDtype::kUInt8;
-        case 2: return is_signed ? HostDtype::kInt16 : HostDtype::kUInt16;
-        case 4: return is_signed ? HostDtype::kInt32 : HostDtype::kUInt32;
-        case 8: return is_signed ? HostDtype::kInt64 : HostDtype::kUInt64;
-        default: return std::nullopt;
+        case 1:
+          return is_signed ? HostDtype::kInt8 : HostDtype::kUInt8;
+        case 2:
+          return is_signed ? HostDtype::kInt16 : HostDtype::kUInt16;
+        case 4:
+          return is_signed ? HostDtype::kInt32 : HostDtype::kUInt32;
+        case 8:
+          return is_signed ? HostDtype::kInt64 : HostDtype::kUInt64;
+        default:
+          return std::nullopt;
       }
     };
     std::optional<HostDtype> dtype;
@@ -176,12 +190,15 @@ class HostArray {
     if (text == "?") dtype = HostDtype::kBool;
     if (text == "Zf") dtype = HostDtype::kComplex64;
     if (text == "Zd") dtype = HostDtype::kComplex128;
-    if (text.size() == 1 && std::string("bhilqn").find(text) != std::string::npos) dtype = integer(true);
-    if (text.size() == 1 && std::string("BHILQNc").find(text) != std::string::npos) dtype = integer(false);
+    if (text.size() == 1 && std::string("bhilqn").find(text) != std::string::npos)
+      dtype = integer(true);
+    if (text.size() == 1 && std::string("BHILQNc").find(text) != std::string::npos)
+      dtype = integer(false);
     if (dtype && host_itemsize(*dtype) == itemsize) return *dtype;
-    throw py::value_error(std::string(what) + " has elements of buffer format '" + original + "' and " +
-                          std::to_string(itemsize) +
-                          " bytes; expected native booleans, integers or floats of at most 8 bytes");
+    throw py::value_error(
+        std::string(what) + " has elements of buffer format '" + original + "' and " +
+        std::to_string(itemsize) +
+        " bytes; expected native booleans, integers or floats of at most 8 bytes");
   }
 
   static HostDtype dtype_of_dlpack(const dlpack::DataType& type, const char* what) {
@@ -191,14 +208,22 @@ class HostArray {
       HostDtype dtype;
     };
     static constexpr Entry kEntries[] = {
-        {dlpack::kInt, 8, HostDtype::kInt8},         {dlpack::kInt, 16, HostDtype::kInt16},
-        {dlpack::kInt, 32, HostDtype::kInt32},       {dlpack::kInt, 64, HostDtype::kInt64},
-        {dlpack::kUInt, 8, HostDtype::kUInt8},       {dlpack::kUInt, 16, HostDtype::kUInt16},
-        {dlpack::kUInt, 32, HostDtype::kUInt32},     {dlpack::kUInt, 64, HostDtype::kUInt64},
-        {dlpack::kFloat, 16, HostDtype::kFloat16},   {dlpack::kFloat, 32, HostDtype::kFloat32},
-        {dlpack::kFloat, 64, HostDtype::kFloat64},   {dlpack::kBFloat, 16, HostDtype::kBFloat16},
-        {dlpack::kBool, 8, HostDtype::kBool},        {dlpack::kComplex, 32, HostDtype::kComplex32},
-        {dlpack::kComplex, 64, HostDtype::kComplex64}, {dlpack::kComplex, 128, HostDtype::kComplex128},
+        {dlpack::kInt, 8, HostDtype::kInt8},
+        {dlpack::kInt, 16, HostDtype::kInt16},
+        {dlpack::kInt, 32, HostDtype::kInt32},
+        {dlpack::kInt, 64, HostDtype::kInt64},
+        {dlpack::kUInt, 8, HostDtype::kUInt8},
+        {dlpack::kUInt, 16, HostDtype::kUInt16},
+        {dlpack::kUInt, 32, HostDtype::kUInt32},
+        {dlpack::kUInt, 64, HostDtype::kUInt64},
+        {dlpack::kFloat, 16, HostDtype::kFloat16},
+        {dlpack::kFloat, 32, HostDtype::kFloat32},
+        {dlpack::kFloat, 64, HostDtype::kFloat64},
+        {dlpack::kBFloat, 16, HostDtype::kBFloat16},
+        {dlpack::kBool, 8, HostDtype::kBool},
+        {dlpack::kComplex, 32, HostDtype::kComplex32},
+        {dlpack::kComplex, 64, HostDtype::kComplex64},
+        {dlpack::kComplex, 128, HostDtype::kComplex128},
         {dlpack::kFloat8E4M3FN, 8, HostDtype::kFloat8E4M3FN},
         {dlpack::kFloat8E4M3FNUZ, 8, HostDtype::kFloat8E4M3FNUZ},
         {dlpack::kFloat8E5M2, 8, HostDtype::kFloat8E5M2},
@@ -208,9 +233,9 @@ class HostArray {
     for (const Entry& entry : kEntries) {
       if (entry.code == type.code && entry.bits == type.bits && type.lanes == 1) return entry.dtype;
     }
-    throw py::value_error(std::string(what) + " has elements of DLPack type code " + std::to_string(type.code) +
-                          ", " + std::to_string(type.bits) + " bits, " + std::to_string(type.lanes) +
-                          " lanes, which is no dtype known here");
+    throw py::value_error(std::string(what) + " has elements of DLPack type code " +
+                          std::to_string(type.code) + ", " + std::to_string(type.bits) + " bits, " +
+                          std::to_string(type.lanes) + " lanes, which is no dtype known here");
   }
 
   Py_buffer view_{};

@@ -21,7 +21,8 @@ std::optional<HostDtype> dtype_of(const Name& name) {
 
 /// A new array of the package's choice: NumPy's if there is NumPy, else a memoryview.
 py::object new_array(HostDtype dtype, const Ints& size) {
-  return py::module_::import("spyre_layout._arrays").attr("empty")(std::string(host_dtype_name(dtype)), size);
+  return py::module_::import("spyre_layout._arrays")
+      .attr("empty")(std::string(host_dtype_name(dtype)), size);
 }
 
 HostDtype code_dtype(DataFormat format) {
@@ -63,8 +64,8 @@ class Output {
   HostArray array_;
 };
 
-/// Calls body(begin, end) for parts of [0, count), several at once if there is enough to do. Part limits
-/// are multiples of 1024 elements, so that packed codes of different parts share no byte.
+/// Calls body(begin, end) for parts of [0, count), several at once if there is enough to do. Part
+/// limits are multiples of 1024 elements, so that packed codes of different parts share no byte.
 void for_parts(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
   constexpr int64_t kUnit = 1024;
   const int64_t units = (count + kUnit - 1) / kUnit;
@@ -82,7 +83,8 @@ class Contiguous {
     const Ints& size = array.size();
     const Ints dense = contiguous_strides(size);
     std::vector<TransferLoop> loops;
-    for (size_t d = 0; d < size.size(); ++d) loops.push_back({size[d], array.strides()[d], dense[d]});
+    for (size_t d = 0; d < size.size(); ++d)
+      loops.push_back({size[d], array.strides()[d], dense[d]});
     // The same bytes on both sides: any dtype of this width that is copied as it is.
     const auto [dtype, format] = same_width(host_itemsize(array.dtype()));
     run_transfer(loops.data(), loops.size(), dtype, format, array.data(), copy_.data(), 0, true,
@@ -95,10 +97,14 @@ class Contiguous {
  private:
   static std::pair<HostDtype, DataFormat> same_width(int bytes) {
     switch (bytes) {
-      case 1: return {HostDtype::kInt8, DataFormat::kSenInt8};
-      case 2: return {HostDtype::kInt16, DataFormat::kSenInt16};
-      case 4: return {HostDtype::kInt32, DataFormat::kIeeeInt32};
-      default: return {HostDtype::kInt64, DataFormat::kIeeeInt64};
+      case 1:
+        return {HostDtype::kInt8, DataFormat::kSenInt8};
+      case 2:
+        return {HostDtype::kInt16, DataFormat::kSenInt16};
+      case 4:
+        return {HostDtype::kInt32, DataFormat::kIeeeInt32};
+      default:
+        return {HostDtype::kInt64, DataFormat::kIeeeInt64};
     }
   }
 
@@ -136,8 +142,8 @@ void pack(const uint8_t* codes, int bits, uint8_t* packed, int64_t count) {
 }
 
 /// encode(): values by value, one code an element, also for sub-byte formats.
-py::object encode_values(const py::object& values, const Name& dtype, int format_value, bool saturate,
-                         const py::object& out) {
+py::object encode_values(const py::object& values, const Name& dtype, int format_value,
+                         bool saturate, const py::object& out) {
   const auto format = static_cast<DataFormat>(format_value);
   const HostArray array = HostArray::borrow(values, dtype_of(dtype), false, "values");
   require_storage(format, "encode values");
@@ -183,8 +189,9 @@ py::object decode_values(const py::object& codes, int format_value, const py::ob
   const int bits = format_info(format).bits;
   const int width = host_itemsize(code_dtype(format));
   if (host_itemsize(array.dtype()) != width || is_float(array.dtype())) {
-    throw py::type_error("codes are " + std::string(host_dtype_name(array.dtype())) + ", but those of " +
-                         format_info(format).name + " are " + std::string(host_dtype_name(code_dtype(format))));
+    throw py::type_error("codes are " + std::string(host_dtype_name(array.dtype())) +
+                         ", but those of " + format_info(format).name + " are " +
+                         std::string(host_dtype_name(code_dtype(format))));
   }
   const FormatKind kind = format_info(format).kind;
   const HostDtype result = kind == FormatKind::kFloat  ? HostDtype::kFloat32
@@ -202,11 +209,13 @@ py::object decode_values(const py::object& codes, int format_value, const py::ob
         const char* from = source.data() + start * width;
         if (bits < 8) {
           uint8_t masked[kChunk];
-          for (int64_t i = 0; i < n; ++i) masked[i] = static_cast<uint8_t>(from[i]) & ((1 << bits) - 1);
+          for (int64_t i = 0; i < n; ++i)
+            masked[i] = static_cast<uint8_t>(from[i]) & ((1 << bits) - 1);
           pack(masked, bits, packed, n);
           from = reinterpret_cast<const char*>(packed);
         }
-        decode_to(result, from, format, static_cast<char*>(output.data()) + start * host_itemsize(result), n);
+        decode_to(result, from, format,
+                  static_cast<char*>(output.data()) + start * host_itemsize(result), n);
       }
     });
   }
@@ -244,8 +253,9 @@ py::object decode_host(const py::object& codes, int format_value, const std::str
   const int bits = format_info(format).bits;
   const int width = host_itemsize(code_dtype(format));
   if (host_itemsize(array.dtype()) != width || is_float(array.dtype())) {
-    throw py::type_error("codes are " + std::string(host_dtype_name(array.dtype())) + ", but those of " +
-                         format_info(format).name + (bits < 8 ? ", packed," : "") + " are " +
+    throw py::type_error("codes are " + std::string(host_dtype_name(array.dtype())) +
+                         ", but those of " + format_info(format).name +
+                         (bits < 8 ? ", packed," : "") + " are " +
                          std::string(host_dtype_name(code_dtype(format))));
   }
   const int64_t available = bits < 8 ? array.numel() * (8 / bits) : array.numel();
@@ -268,12 +278,14 @@ py::object decode_host(const py::object& codes, int format_value, const std::str
 }
 
 /// Device memory lent by a Python object: contiguous bytes, enough for the layout.
-HostArray device_memory(const py::object& object, const Layout& layout, bool writable, const char* what) {
+HostArray device_memory(const py::object& object, const Layout& layout, bool writable,
+                        const char* what) {
   HostArray array = HostArray::borrow(object, std::nullopt, writable, what);
   if (!array.is_contiguous() || array.bytes() < layout.device_bytes()) {
     throw py::value_error(std::string(what) + " holds " + std::to_string(array.bytes()) + " bytes" +
-                          (array.is_contiguous() ? "" : ", not contiguous") + ", but " + layout.repr() +
-                          " takes " + std::to_string(layout.device_bytes()) + " contiguous bytes");
+                          (array.is_contiguous() ? "" : ", not contiguous") + ", but " +
+                          layout.repr() + " takes " + std::to_string(layout.device_bytes()) +
+                          " contiguous bytes");
   }
   const auto width = static_cast<uintptr_t>(std::max(1, format_info(layout.format()).bits / 8));
   if (!array.is_empty() && reinterpret_cast<uintptr_t>(array.data()) % width != 0) {
@@ -283,9 +295,12 @@ HostArray device_memory(const py::object& object, const Layout& layout, bool wri
   return array;
 }
 
-py::object zeroed_bytes(int64_t count) { return py::module_::import("builtins").attr("bytearray")(count); }
+py::object zeroed_bytes(int64_t count) {
+  return py::module_::import("builtins").attr("bytearray")(count);
+}
 
-py::object copy_in(const py::object& source, const Name& dtype, const Layout& layout, const py::object& out) {
+py::object copy_in(const py::object& source, const Name& dtype, const Layout& layout,
+                   const py::object& out) {
   const HostArray array = HostArray::borrow(source, dtype_of(dtype), false, "array");
   py::object object = out;
   if (out.is_none()) object = zeroed_bytes(layout.device_bytes());
@@ -298,18 +313,20 @@ py::object copy_in(const py::object& source, const Name& dtype, const Layout& la
   return object;
 }
 
-py::object copy_out(const py::object& data, const Layout& layout, const Ints& size, const Ints& stride,
-                    int64_t storage_offset, const std::string& dtype, const py::object& out) {
+py::object copy_out(const py::object& data, const Layout& layout, const Ints& size,
+                    const Ints& stride, int64_t storage_offset, const std::string& dtype,
+                    const py::object& out) {
   const HostDtype host = host_dtype_by_name(dtype);
   require_codec(host, layout.format());
   resolve_view(layout, size, stride, storage_offset);
   const HostArray device = device_memory(data, layout, false, "data");
   const py::object object = out.is_none() ? new_array(host, size) : out;
   const HostArray array = HostArray::borrow(object, std::nullopt, true, "out");
-  if (!out.is_none() && (array.size() != size || host_itemsize(array.dtype()) != host_itemsize(host))) {
+  if (!out.is_none() &&
+      (array.size() != size || host_itemsize(array.dtype()) != host_itemsize(host))) {
     throw py::value_error("out has size " + format_list(array.size()) + " and dtype " +
-                          std::string(host_dtype_name(array.dtype())) + "; expected " + format_list(size) + " of " +
-                          dtype);
+                          std::string(host_dtype_name(array.dtype())) + "; expected " +
+                          format_list(size) + " of " + dtype);
   }
   const Ints strides = array.size() == size ? array.strides() : contiguous_strides(size);
   {
@@ -320,8 +337,8 @@ py::object copy_out(const py::object& data, const Layout& layout, const Ints& si
   return object;
 }
 
-py::object move_sticks(const py::object& data, const Layout& from, const Layout& to, const Ints& size,
-                       const Ints& strides, const py::object& out) {
+py::object move_sticks(const py::object& data, const Layout& from, const Layout& to,
+                       const Ints& size, const Ints& strides, const py::object& out) {
   const HostArray source = device_memory(data, from, false, "data");
   py::object object = out;
   if (out.is_none()) object = zeroed_bytes(to.device_bytes());
@@ -333,7 +350,8 @@ py::object move_sticks(const py::object& data, const Layout& from, const Layout&
   return object;
 }
 
-py::tuple resolve(const Layout& layout, const Ints& size, const Ints& stride, int64_t storage_offset, bool write) {
+py::tuple resolve(const Layout& layout, const Ints& size, const Ints& stride,
+                  int64_t storage_offset, bool write) {
   const DeviceView view =
       resolve_view(layout, size, stride, storage_offset, write ? Access::kWrite : Access::kRead);
   py::list loops;
@@ -347,10 +365,11 @@ py::tuple resolve(const Layout& layout, const Ints& size, const Ints& stride, in
   return py::make_tuple(view.affine, loops, view.device_offset, view.host_offset, digits);
 }
 
-py::list plan(const Layout& layout, const Ints& size, const Ints& host_strides, const Ints& view_strides,
-              int64_t storage_offset) {
+py::list plan(const Layout& layout, const Ints& size, const Ints& host_strides,
+              const Ints& view_strides, int64_t storage_offset) {
   py::list pieces;
-  for (const TransferPiece& piece : transfer_plan(layout, size, host_strides, view_strides, storage_offset)) {
+  for (const TransferPiece& piece :
+       transfer_plan(layout, size, host_strides, view_strides, storage_offset)) {
     py::list ranges;
     py::list host;
     py::list device;
@@ -359,8 +378,8 @@ py::list plan(const Layout& layout, const Ints& size, const Ints& host_strides, 
       host.append(loop.host_stride);
       device.append(loop.device_stride);
     }
-    pieces.append(py::make_tuple(py::tuple(ranges), py::tuple(host), py::tuple(device), piece.host_offset,
-                                 piece.device_offset));
+    pieces.append(py::make_tuple(py::tuple(ranges), py::tuple(host), py::tuple(device),
+                                 piece.host_offset, piece.device_offset));
   }
   return pieces;
 }
@@ -381,34 +400,42 @@ py::tuple format_properties(int format_value) {
 
 void bind_layout(py::module_& module) {
   py::class_<Layout>(module, "Layout")
-      .def_static("row_major", [](const Ints& size, const std::string& dtype) {
-        return Layout::row_major(size, host_dtype_by_name(dtype));
-      })
-      .def_static("strided", [](const Ints& size, const Ints& strides, const std::string& dtype) {
-        return Layout::strided(size, strides, host_dtype_by_name(dtype));
-      })
-      .def_static("generic_stick", [](const Ints& size, const Ints& strides, const std::string& dtype,
-                                      const Ints& dim_order) {
-        return Layout::generic_stick(size, strides, host_dtype_by_name(dtype), dim_order);
-      })
-      .def_static("make", [](const Ints& device_size, const Ints& stride_map, int format) {
-        return Layout::make(device_size, stride_map, static_cast<DataFormat>(format));
-      })
-      .def("with_host", [](const Layout& self, const Ints& size, const Ints& strides, const std::string& dtype) {
-        return self.with_host(size, strides, host_dtype_by_name(dtype));
-      })
+      .def_static("row_major",
+                  [](const Ints& size, const std::string& dtype) {
+                    return Layout::row_major(size, host_dtype_by_name(dtype));
+                  })
+      .def_static("strided",
+                  [](const Ints& size, const Ints& strides, const std::string& dtype) {
+                    return Layout::strided(size, strides, host_dtype_by_name(dtype));
+                  })
+      .def_static("generic_stick",
+                  [](const Ints& size, const Ints& strides, const std::string& dtype,
+                     const Ints& dim_order) {
+                    return Layout::generic_stick(size, strides, host_dtype_by_name(dtype),
+                                                 dim_order);
+                  })
+      .def_static("make",
+                  [](const Ints& device_size, const Ints& stride_map, int format) {
+                    return Layout::make(device_size, stride_map, static_cast<DataFormat>(format));
+                  })
+      .def("with_host",
+           [](const Layout& self, const Ints& size, const Ints& strides, const std::string& dtype) {
+             return self.with_host(size, strides, host_dtype_by_name(dtype));
+           })
       .def_property_readonly("device_size", [](const Layout& self) { return self.device_size(); })
       .def_property_readonly("stride_map", [](const Layout& self) { return self.stride_map(); })
       .def_property_readonly("device_strides", &Layout::device_strides)
-      .def_property_readonly("format", [](const Layout& self) { return static_cast<int>(self.format()); })
+      .def_property_readonly("format",
+                             [](const Layout& self) { return static_cast<int>(self.format()); })
       .def_property_readonly("elems_per_stick", &Layout::elems_per_stick)
       .def_property_readonly("device_numel", &Layout::device_numel)
       .def_property_readonly("device_bytes", &Layout::device_bytes)
       .def_property_readonly("host_known", &Layout::host_known)
       .def_property_readonly("host_size", [](const Layout& self) { return self.host_size(); })
       .def_property_readonly("host_strides", [](const Layout& self) { return self.host_strides(); })
-      .def_property_readonly("host_dtype",
-                             [](const Layout& self) { return std::string(host_dtype_name(self.host_dtype())); })
+      .def_property_readonly(
+          "host_dtype",
+          [](const Layout& self) { return std::string(host_dtype_name(self.host_dtype())); })
       .def_property_readonly("host_numel", &Layout::host_numel)
       .def_property_readonly("host_span", &Layout::host_span)
       .def("device_offset", &Layout::device_offset)
@@ -431,7 +458,8 @@ PYBIND11_MODULE(_core, module) {
   module.def("dtype_name", [](const std::string& name) {
     return std::string(host_dtype_name(host_dtype_by_name(name)));
   });
-  module.def("itemsize", [](const std::string& dtype) { return host_itemsize(host_dtype_by_name(dtype)); });
+  module.def("itemsize",
+             [](const std::string& dtype) { return host_itemsize(host_dtype_by_name(dtype)); });
   module.def("encode", &encode_values);
   module.def("decode", &decode_values);
   module.def("encode_from", &encode_host);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data formats and tiled tensor layouts of the Spyre accelerator.
 
-Codecs (`encode`, `decode`, `encode_from`, `decode_to`), layouts (`SpyreTensorLayout`), view resolution
-(`resolve_view`), copies (`dma_plan`, `to_device`, `from_device`, `restickify`), pictures
+Codecs (`encode`, `decode`, `encode_from`, `decode_to`), layouts (`SpyreTensorLayout`), view
+resolution (`resolve_view`), copies (`dma_plan`, `to_device`, `from_device`, `restickify`), pictures
 (`spyre_layout.picture`) and files (`spyre_layout.checkpoint`).
 """
 
@@ -43,6 +43,6 @@ def cmake_prefix() -> str:
     """Return the directory to give to CMake as `SpyreLayout_ROOT` or in `CMAKE_PREFIX_PATH`."""
     from spyre_layout import _core
 
-    # The compiled part, the headers and the CMake package are installed together, also by an editable
-    # install, whose Python files lie elsewhere.
+    # The compiled part, the headers and the CMake package are installed together, also by an
+    # editable install, whose Python files lie elsewhere.
     return str(_core.__file__).replace("\\", "/").rpartition("/")[0]

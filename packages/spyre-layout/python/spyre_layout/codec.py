@@ -16,24 +16,29 @@ _CODE_TYPES = {8: "B", 16: "H", 32: "I", 64: "Q"}
 
 
 def encode(
-    values: ArrayLike | float, fmt: FormatLike, saturate: bool = False, *, out: ArrayLike | None = None
+    values: ArrayLike | float,
+    fmt: FormatLike,
+    saturate: bool = False,
+    *,
+    out: ArrayLike | None = None,
 ) -> Any:
     """Encode values as the device does when it stores what it computed.
 
     Floats are taken as float32 and rounded as the format says; integers given to a float format are
-    rounded by way of float32; floats given to an integer format are truncated and clamped, NaN becomes 0;
-    integers given to an integer format wrap. Infinity has no code in most formats: see `encode_from` for
-    what copies of host tensors do.
+    rounded by way of float32; floats given to an integer format are truncated and clamped, NaN
+    becomes 0; integers given to an integer format wrap. Infinity has no code in most formats: see
+    `encode_from` for what copies of host tensors do.
 
     Args:
         values: A number, a list of numbers, or an array.
         fmt: The format, e.g. `DataFormats.SEN169_FP16`.
-        saturate: Clamp to the largest finite value (or integer) where the default overflows or wraps.
+        saturate: Clamp finite values to the largest finite one where the default overflows, and
+            integers to the range where it wraps.
         out: An array to write the codes to.
 
     Returns:
-        Codes as unsigned integers, one an element: an int for a number, else an array of `values`' shape.
-        A format narrower than a byte takes a byte an element.
+        Codes as unsigned integers, one an element: an int for a number, else an array of `values`'
+        shape. A format narrower than a byte takes a byte an element.
 
     Raises:
         ValueError: The format has no storage, or the array is of a dtype without codec.
@@ -67,7 +72,7 @@ def decode(codes: ArrayLike | int, fmt: FormatLike, *, out: ArrayLike | None = N
     chosen = DataFormats.of(fmt)
     scalar = isinstance(codes, int)
     if scalar or isinstance(codes, (list, tuple)):
-        listed = [codes] if scalar else codes
+        listed: list[int] = [codes] if isinstance(codes, int) else list(codes)
         if not chosen.has_storage:
             raise ValueError(f"cannot decode codes of {chosen.name}: it has no storage")
         limit = 1 << chosen.bits
@@ -95,19 +100,20 @@ def encode_from(
     """Encode a host array as a copy to the device does.
 
     Where the format is the one that tensors of the dtype are kept in, the rules of copies hold (for
-    float16 in SEN169: finite stays finite, infinity becomes 0x7E00, which reads back as infinity; bool
-    becomes 0.0 and 1.0; 8-bit floats keep their bytes). Other pairs convert by value.
+    float16 in SEN169: finite stays finite, infinity becomes 0x7E00, which reads back as infinity;
+    bool becomes 0.0 and 1.0; 8-bit floats keep their bytes). Other pairs convert by value.
 
     Args:
         values: An array, in any strides.
         fmt: The format.
-        dtype: How to read the elements, where the array cannot say: "bfloat16" for bits in a uint16 array.
-        saturate: Convert by value and clamp to the largest finite value.
+        dtype: How to read the elements, where the array cannot say: "bfloat16" for bits in a uint16
+            array.
+        saturate: Convert by value, as `encode` does, and clamp as it does.
         out: An array to write the codes to.
 
     Returns:
-        An array of codes of the shape of `values`; for formats narrower than a byte, a flat array of bytes
-        into which the codes are packed, lowest bits first.
+        An array of codes of the shape of `values`; for formats narrower than a byte, a flat array
+        of bytes into which the codes are packed, lowest bits first.
     """
     borrowed, own = as_array(values)
     name = own if dtype is None else dtype_name(dtype)
@@ -127,8 +133,8 @@ def decode_to(
     Args:
         codes: An array of codes; packed bytes for formats narrower than a byte.
         fmt: The format.
-        dtype: The dtype of the result. One that NumPy lacks (bfloat16, 8-bit floats) comes as its bits in
-            an unsigned array; give `out` to fill a tensor of it.
+        dtype: The dtype of the result. One that NumPy lacks (bfloat16, 8-bit floats) comes as its
+            bits in an unsigned array; give `out` to fill a tensor of it.
         count: How many elements to decode, where the codes hold more.
         out: An array to write the elements to.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from spyre_layout import _core
 
-__all__ = ["DataFormats", "DTypeLike", "FormatLike", "device_format", "dtype_name"]
+__all__ = ["DTypeLike", "DataFormats", "FormatLike", "device_format", "dtype_name"]
 
 # What stands for a dtype: "float16", numpy.float16, numpy.dtype("float16") or torch.float16.
 DTypeLike = Any
@@ -63,7 +63,8 @@ class DataFormats(enum.IntEnum):
                     f"no data format has the value {value}; expected 0 to {len(cls) - 1}"
                 ) from None
         raise TypeError(
-            f"a data format was given as a {type(value).__name__}; expected a DataFormats, its value or its name"
+            f"a data format was given as a {type(value).__name__}; "
+            "expected a DataFormats, its value or its name"
         )
 
     def elems_per_stick(self) -> int:

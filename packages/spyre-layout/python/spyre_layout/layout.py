@@ -8,6 +8,7 @@ from operator import index
 from typing import Any, overload
 
 from spyre_layout import _core
+from spyre_layout._core import Layout
 from spyre_layout.formats import DataFormats, DTypeLike, FormatLike, dtype_name
 
 __all__ = ["SpyreTensorLayout"]
@@ -35,27 +36,29 @@ class SpyreTensorLayout:
 
     There are three ways to make one:
 
-    - `SpyreTensorLayout(host_size, dtype)`: row-major sticks, the default layout. The last dimension is
-      split into (sticks, elements per stick) and padded to whole sticks; the others keep their order.
-      With `host_strides=` (by keyword) the dimensions go in order of decreasing stride.
-    - `SpyreTensorLayout(host_size, host_strides, dtype, dim_order)`: generic sticks. Device dimensions are
-      those of `dim_order[1:]`, then `dim_order[0]`, then the stick, which runs along `dim_order[-1]`. A
-      trailing -1 makes the sparse layout, with one element per stick. `host_strides` may be left out (by
-      keyword) for a contiguous tensor.
+    - `SpyreTensorLayout(host_size, dtype)`: row-major sticks, the default layout. The last
+      dimension is split into (sticks, elements per stick) and padded to whole sticks; the others
+      keep their order. With `host_strides=` (by keyword) the dimensions go in order of decreasing
+      stride.
+    - `SpyreTensorLayout(host_size, host_strides, dtype, dim_order)`: generic sticks. Device
+      dimensions are those of `dim_order[1:]`, then `dim_order[0]`, then the stick, which runs along
+      `dim_order[-1]`. A trailing -1 makes the sparse layout, with one element per stick.
+      `host_strides` may be left out (by keyword) for a contiguous tensor.
     - `SpyreTensorLayout(device_size, stride_map, device_dtype)`: as given.
 
-    Device memory is row-major over `device_size`, in whole 128-byte sticks, and the element at device
-    coordinates c is the host element at offset `sum(c * stride_map)`.
+    Device memory is row-major over `device_size`, in whole 128-byte sticks, and the element at
+    device coordinates c is the host element at offset `sum(c * stride_map)`.
 
-    Layouts are immutable values: they compare by device size, stride map and format, and hash, pickle and
-    copy as one expects.
+    Layouts are immutable values: they compare by device size, stride map and format, and hash,
+    pickle and copy as one expects.
 
-    >>> SpyreTensorLayout([4, 128], "float16")
-    SpyreTensorLayout(device_size=[4, 2, 64], stride_map=[128, 64, 1], device_dtype=DataFormats.SEN169_FP16)
+    >>> layout = SpyreTensorLayout([4, 128], "float16")
+    >>> layout.device_size, layout.stride_map
+    ([4, 2, 64], [128, 64, 1])
     """
 
     __slots__ = ("_core",)
-    _core: _core.Layout
+    _core: Layout
 
     @overload
     def __init__(
@@ -89,7 +92,7 @@ class SpyreTensorLayout:
         raise AttributeError(f"cannot delete {name!r}: layouts are immutable")
 
     @classmethod
-    def _wrap(cls, core: _core.Layout) -> SpyreTensorLayout:
+    def _wrap(cls, core: Layout) -> SpyreTensorLayout:
         layout = object.__new__(cls)
         object.__setattr__(layout, "_core", core)
         return layout
@@ -99,8 +102,8 @@ class SpyreTensorLayout:
     ) -> SpyreTensorLayout:
         """Return the same layout, knowing the host tensor it is of; None means contiguous strides.
 
-        An explicit layout knows only its device side: told of its host tensor, it can tell all padding
-        apart, and the functions that copy need no sizes.
+        An explicit layout knows only its device side: told of its host tensor, it can tell all
+        padding apart, and the functions that copy need no sizes.
 
         Raises:
             ValueError: Some element of that tensor has no place in the layout.
@@ -113,7 +116,7 @@ class SpyreTensorLayout:
         )
         return self._wrap(self._core.with_host(size, strides, dtype_name(dtype)))
 
-    # ---- the device side --------------------------------------------------------------------------
+    # ---- the device side -------------------------------------------------------------------------
 
     @property
     def device_size(self) -> list[int]:
@@ -160,7 +163,7 @@ class SpyreTensorLayout:
         total = self._core.device_numel
         return 1.0 - self._core.host_numel / total if total else 0.0
 
-    # ---- the host side ----------------------------------------------------------------------------
+    # ---- the host side ---------------------------------------------------------------------------
 
     @property
     def host_size(self) -> list[int] | None:
@@ -177,10 +180,10 @@ class SpyreTensorLayout:
         """Name of the host tensor's dtype; None if unknown."""
         return self._core.host_dtype if self._core.host_known else None
 
-    # ---- coordinates ------------------------------------------------------------------------------
+    # ---- coordinates -----------------------------------------------------------------------------
 
     def device_offset(self, host: int | Sequence[int]) -> int:
-        """Return the device offset, in elements, of a host offset or of the index of a host element.
+        """Return the device offset of a host offset or of the index of a host element.
 
         Raises:
             IndexError: The layout has no place for it.
@@ -224,11 +227,12 @@ class SpyreTensorLayout:
     def _known_host(self, what: str) -> tuple[list[int], list[int]]:
         if not self._core.host_known:
             raise ValueError(
-                f"{what} needs the host tensor, which {self!r} does not know; use with_host() to tell it"
+                f"{what} needs the host tensor, which {self!r} does not know; "
+                "use with_host() to tell it"
             )
         return self._core.host_size, self._core.host_strides
 
-    # ---- as a value -------------------------------------------------------------------------------
+    # ---- as a value ------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SpyreTensorLayout):
@@ -253,7 +257,9 @@ class SpyreTensorLayout:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        host = (self.host_size, self.host_strides, self.host_dtype) if self._core.host_known else None
+        host = (
+            (self.host_size, self.host_strides, self.host_dtype) if self._core.host_known else None
+        )
         return _rebuild, (self.device_size, self.stride_map, self.device_dtype.name, host)
 
 
@@ -276,9 +282,9 @@ def _bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     raise TypeError(f"SpyreTensorLayout was given {given}; expected {wanted}")
 
 
-def _make(given: dict[str, Any]) -> _core.Layout:
+def _make(given: dict[str, Any]) -> Layout:
     if "device_size" in given:
-        return _core.Layout.make(
+        return Layout.make(
             integers(given["device_size"], "device_size"),
             integers(given["stride_map"], "stride_map"),
             DataFormats.of(given["device_dtype"]),
@@ -287,7 +293,7 @@ def _make(given: dict[str, Any]) -> _core.Layout:
     dtype = dtype_name(given["dtype"])
     if "dim_order" in given:
         strides = given.get("host_strides")
-        return _core.Layout.generic_stick(
+        return Layout.generic_stick(
             size,
             _core.contiguous_strides(size)
             if strides is None
@@ -296,8 +302,8 @@ def _make(given: dict[str, Any]) -> _core.Layout:
             integers(given["dim_order"], "dim_order"),
         )
     if "host_strides" in given:
-        return _core.Layout.strided(size, integers(given["host_strides"], "host_strides"), dtype)
-    return _core.Layout.row_major(size, dtype)
+        return Layout.strided(size, integers(given["host_strides"], "host_strides"), dtype)
+    return Layout.row_major(size, dtype)
 
 
 def _check_index(index: Sequence[int], size: Sequence[int], what: str) -> None:

@@ -15,7 +15,7 @@ __all__ = ["DmaPiece", "DmaPlan", "dma_plan", "from_device", "restickify", "to_d
 
 
 class DmaPiece(NamedTuple):
-    """One loop nest of a copy, loops in decreasing order of device stride; all counted in elements."""
+    """One loop nest of a copy, in elements; loops in decreasing order of device stride."""
 
     ranges: tuple[int, ...]
     host_strides: tuple[int, ...]
@@ -27,8 +27,8 @@ class DmaPiece(NamedTuple):
 class DmaPlan(tuple[DmaPiece, ...]):
     """The loop nests that a copy takes: one, unless padding or tiling cuts the view.
 
-    `ranges`, `host_strides` and `device_strides` are those of the one loop nest; a plan of several refuses
-    them.
+    `ranges`, `host_strides` and `device_strides` are those of the one loop nest; a plan of several
+    refuses them.
     """
 
     __slots__ = ()
@@ -68,8 +68,8 @@ def dma_plan(
         layout: Layout of the storage.
         size: Size of the array; by default that of the layout's host tensor.
         host_strides: Strides of the array, in elements; contiguous by default.
-        view_strides: Strides of the view of the storage, in host elements; by default those of the layout's
-            host tensor, or contiguous ones.
+        view_strides: Strides of the view of the storage, in host elements; by default those of the
+            layout's host tensor, or contiguous ones.
         storage_offset: Offset of the view's first element, in host elements.
 
     >>> plan = dma_plan(SpyreTensorLayout([1024, 256], [256, 1], "float16", [0, 1]))
@@ -96,11 +96,13 @@ def to_device(
     """Copy a host array, in any strides, to device bytes of a layout.
 
     Args:
-        values: The array; of the size of the layout's host tensor where that is known, laid out row-major
-            where not.
+        values: The array; of the size of the layout's host tensor where that is known, laid out
+            row-major where not.
         layout: The layout.
-        dtype: How to read the elements, where the array cannot say: "bfloat16" for bits in a uint16 array.
-        out: Contiguous writable memory of at least `layout.device_nbytes` bytes; its padding is left alone.
+        dtype: How to read the elements, where the array cannot say: "bfloat16" for bits in a uint16
+            array.
+        out: Contiguous writable memory of at least `layout.device_nbytes` bytes; its padding is
+            left alone.
 
     Returns:
         `out`, or a new bytearray with zeros in the padding.
@@ -126,11 +128,11 @@ def from_device(
         data: Device memory.
         layout: Its layout.
         size: Size of the view; by default that of the layout's host tensor.
-        stride: Strides of the view, in host elements; by default those of the layout's host tensor if
-            `size` is left out too, contiguous ones if not.
+        stride: Strides of the view, in host elements; by default those of the layout's host tensor
+            if `size` is left out too, contiguous ones if not.
         storage_offset: Offset of the view's first element, in host elements.
-        dtype: Dtype of the result; by default that of the layout's host tensor. One that NumPy lacks
-            (bfloat16, 8-bit floats) comes as its bits in an unsigned array.
+        dtype: Dtype of the result; by default that of the layout's host tensor. One that NumPy
+            lacks (bfloat16, 8-bit floats) comes as its bits in an unsigned array.
         out: A writable array of the view's size, in any strides, to fill.
 
     Returns:
@@ -165,7 +167,8 @@ def restickify(
         to: The layout wanted.
         size: Size of the host tensor; by default that known to `layout`, or to `to`.
         stride: Its strides; by default those known, or contiguous ones.
-        out: Contiguous writable memory of at least `to.device_nbytes` bytes; its padding is left alone.
+        out: Contiguous writable memory of at least `to.device_nbytes` bytes; its padding is left
+            alone.
 
     Returns:
         `out`, or a new bytearray with zeros in the padding.

@@ -22,7 +22,7 @@ class ViewLoop(NamedTuple):
 
 
 class Digit(NamedTuple):
-    """One step from host to device offsets: the quotient goes to the device, the remainder to the next."""
+    """One step to a device offset: the quotient counts there, the remainder goes to the next."""
 
     divisor: int
     device_stride: int
@@ -42,11 +42,11 @@ class DeviceView(NamedTuple):
 
     Attributes:
         affine: If true, element (i0, i1, ...) of the loop nest lies at
-            `device_offset + sum(i * loop.device_stride)`. If false no loop nest fits: there is one loop per
-            dimension with the *host* stride in `device_stride`, and the host offset
+            `device_offset + sum(i * loop.device_stride)`. If false no loop nest fits: there is one
+            loop per dimension with the *host* stride in `device_stride`, and the host offset
             `host_offset + sum(i * stride)` is mapped by `map`.
-        loops: In the order of the view's dimensions; a dimension that the layout breaks has several,
-            outermost part first.
+        loops: In the order of the view's dimensions; a dimension that the layout breaks has
+            several, outermost part first.
         device_offset: Of the first element, if affine.
         host_offset: Of the first element.
         digits: The layout's way from host to device offsets.
