@@ -93,9 +93,9 @@ struct KernelTable {
   /// Two bfloat16 values whose sum is the value of the code.
   void (*codes_to_bf16)(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n) = nullptr;
   void (*codes_to_f32)(float* to, const uint16_t* codes, int64_t n) = nullptr;
-  /// c = a * b, fp32, row-major with these pitches.
+  /// c = a * b or c += a * b, fp32, row-major with these pitches; n is a multiple of 16.
   void (*gemm_f32)(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-                   int64_t ldc) = nullptr;
+                   int64_t ldc, bool add) = nullptr;
   /// out[i * pitch + j] = sum over k of x[i * depth + k] * (vector first + j)[k], for i < m <= kMaxGemvRows; the
   /// right operand is read in place. Takes contiguous SEN169 and float32 operands: see gemv_takes().
   void (*gemv)(float* out, int64_t pitch, const float* x, int64_t m, const MatrixView& view, int64_t first,

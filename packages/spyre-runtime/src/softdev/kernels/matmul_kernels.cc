@@ -232,10 +232,11 @@ void codes_to_f32(float* to, const uint16_t* codes, int64_t n) {
 // --- fp32 products -------------------------------------------------------------------------------
 
 template <int kRows, int kVectors>
-void gemm_tile(int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc) {
+void gemm_tile(int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc,
+               bool add) {
   V acc[kRows][kVectors];
-  for (auto& row : acc) {
-    for (V& v : row) v = V(0.0f);
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kVectors; ++j) acc[i][j] = add ? V::loadu(c + i * ldc + j * kWidth) : V(0.0f);
   }
   for (int64_t p = 0; p < k; ++p) {
     V right[kVectors];
@@ -250,14 +251,13 @@ void gemm_tile(int64_t k, const float* a, int64_t lda, const float* b, int64_t l
   }
 }
 
-/// `n` is a multiple of 16.
 void gemm_f32(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-              int64_t ldc) {
+              int64_t ldc, bool add) {
   constexpr int kVectors = 16 / kWidth > 1 ? 16 / kWidth : 1;
   for (int64_t j = 0; j < n; j += 16) {
     int64_t i = 0;
-    for (; i + 8 <= m; i += 8) gemm_tile<8, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc);
-    for (; i < m; ++i) gemm_tile<1, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc);
+    for (; i + 8 <= m; i += 8) gemm_tile<8, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, add);
+    for (; i < m; ++i) gemm_tile<1, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, add);
   }
 }
 
