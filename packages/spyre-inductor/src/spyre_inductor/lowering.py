@@ -318,7 +318,8 @@ def retry_unsupported(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 
 def _copy_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
     copy = torch.fx.Graph(owning_module=graph.owning_module, tracer_cls=graph._tracer_cls)
-    output = copy.graph_copy(graph, mapping := {})
+    mapping: dict[torch.fx.Node, torch.fx.Node] = {}
+    output = copy.graph_copy(graph, mapping)
     for old in graph.nodes:
         if old.op == "output":
             copy.output(output)

@@ -9,6 +9,8 @@ one are gone. Fewer loops and longer lanes make the device faster; nothing else 
 
 from __future__ import annotations
 
+from typing import Any
+
 from spyre_inductor.ir.expr import as_expr, is_equal
 from spyre_inductor.ir.kernel import Kernel, Loop
 
@@ -29,7 +31,7 @@ def coalesce_loops(kernel: Kernel) -> Kernel:
 
 
 def _drop_unit_loops(kernel: Kernel) -> Kernel:
-    units = {loop.id: [] for loop in kernel.loops if loop.extent == 1}
+    units: dict[Any, list[Any]] = {loop.id: [] for loop in kernel.loops if loop.extent == 1}
     if not units:
         return kernel
     kept = [loop for loop in kernel.loops if loop.id not in units]
