@@ -329,6 +329,7 @@ def lint(session: nox.Session) -> None:
     )
     session.run("python", "tools/check_spdx.py")
     session.run("python", "tools/check_includes.py")
+    session.run("python", "tools/check_links.py")
     session.run("python", "tools/check_versions.py")
     session.run("python", "tools/format_cpp.py", "--check")
     for package in SIBLINGS:

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import bump
 import check_includes
+import check_links
 import check_spdx
 import check_versions
 import sum_reports
@@ -65,6 +66,16 @@ def test_a_file_without_licence_line_is_found(tmp_path):
     write(tmp_path / "notes.md", "no line needed\n")
     subprocess.run(["git", "-C", str(tmp_path), "add", "."], check=True)
     assert [path.name for path in check_spdx.missing(tmp_path)] == ["bad.py"]
+
+
+def test_a_link_to_nowhere_is_found(tmp_path):
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    write(tmp_path / "a.md", "[here](b.md) [gone](c.md#part) `[code](d.md)` [web](https://e.org)")
+    write(tmp_path / "b.md", "")
+    subprocess.run(["git", "-C", str(tmp_path), "add", "."], check=True)
+    assert list(check_links.broken_links(tmp_path)) == [
+        "a.md: links to c.md#part, which is not there"
+    ]
 
 
 @pytest.mark.parametrize(

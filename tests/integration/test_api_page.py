@@ -51,7 +51,7 @@ class MyModel(torch.nn.Module):
         return torch.relu(self.linear(x))
 
 
-@pytest.mark.parametrize("code", blocks())
+@pytest.mark.parametrize("code", list(blocks()))
 def test_example_runs(code):
     namespace = {
         "torch": torch,
@@ -76,7 +76,7 @@ def test_all_examples_were_found():
     assert len(list(blocks())) == PAGE.read_text().count(".. code-block:: python") >= 14
 
 
-@pytest.mark.parametrize(("name", "kind"), names())
+@pytest.mark.parametrize(("name", "kind"), list(names()))
 def test_name_exists(name, kind):
     target = resolve(name)
     if kind in ("function", "method"):

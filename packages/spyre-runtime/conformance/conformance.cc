@@ -110,7 +110,7 @@ std::vector<uint8_t> image_of(const std::string& text, const std::vector<const l
                               const std::vector<HostDtype>& dtypes) {
   std::vector<program::ArgBinding> bindings;
   for (size_t i = 0; i < layouts.size(); ++i) bindings.push_back({layouts[i], dtypes[i], 0});
-  return program::serialize(program::link(program::parse(text), bindings, {}, {}));
+  return program::link_to_image(program::parse(text), bindings, {}, {});
 }
 
 struct Program {

@@ -181,6 +181,7 @@ static spyre_status transfer(spyre_stream* stream, const spyre_transfer* request
   return SPYRE_OK;
 }
 
+#ifndef NULL_DRIVER_HOLE
 static spyre_status memory_copy(spyre_stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
                                 char* error) {
   (void)stream;
@@ -190,6 +191,7 @@ static spyre_status memory_copy(spyre_stream* stream, uint64_t to, uint64_t from
   (void)error;
   return SPYRE_OK;
 }
+#endif
 
 static spyre_status program_load(spyre_device* device, const void* image, size_t size, spyre_program** out,
                                  char* error) {
@@ -243,14 +245,14 @@ static const spyre_driver_api api = {
     event_synchronize,
     event_elapsed_ns,
     transfer,
-    memory_copy,
-    program_load,
-    program_unload,
 #ifdef NULL_DRIVER_HOLE
     NULL,
 #else
-    program_launch,
+    memory_copy,
 #endif
+    program_load,
+    program_unload,
+    program_launch,
 };
 
 EXPORT const spyre_driver_api* spyre_driver_get_api(uint32_t abi_major) {

@@ -212,4 +212,9 @@ BoundProgram deserialize(const void* data, size_t size) {
   return program;
 }
 
+std::vector<uint8_t> link_to_image(const Program& program, const std::vector<ArgBinding>& args,
+                                   const std::vector<int64_t>& symbols, const LinkOptions& options) {
+  return serialize(link(program, args, symbols, options));
+}
+
 }  // namespace spyre::program

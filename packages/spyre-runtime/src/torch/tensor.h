@@ -50,8 +50,8 @@ at::Tensor empty_like(const at::Tensor& like, at::IntArrayRef size, c10::ScalarT
 struct Location {
   runtime::Allocation* allocation = nullptr;
   int64_t offset = 0;
-  /// The allocation holds elements of another dtype (a `view(dtype)`, a byte view, raw bytes), or the
-  /// tensor starts between elements. Such tensors cannot be program arguments directly.
+  /// The allocation holds elements of another dtype (a `view(dtype)`, a byte view): `offset` counts
+  /// elements of the tensor's dtype, and the tensor cannot be a program argument directly.
   bool is_reinterpreted = false;
 };
 
@@ -62,5 +62,9 @@ Location locate(const at::Tensor& tensor);
 
 /// The layout the tensor's storage has, or would get.
 layout::Layout layout_of(const at::Tensor& tensor);
+
+/// Lays the tensor's storage out anew, keeping the values. Throws c10::ValueError if the layout has
+/// another format than the tensor's dtype, or no place for some element of the storage.
+void set_layout(const at::Tensor& tensor, const layout::Layout& layout);
 
 }  // namespace spyre::aten

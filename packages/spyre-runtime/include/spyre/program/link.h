@@ -42,4 +42,8 @@ std::string print(const BoundProgram& program);
 std::vector<uint8_t> serialize(const BoundProgram& program);
 BoundProgram deserialize(const void* data, size_t size);
 
+/// serialize(link(...)), for those who do not look inside.
+std::vector<uint8_t> link_to_image(const Program& program, const std::vector<ArgBinding>& args,
+                                   const std::vector<int64_t>& symbols, const LinkOptions& options);
+
 }  // namespace spyre::program

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices: how many there are, which one is current, and waiting for them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from spyre_runtime._native import native
+from spyre_runtime._registration import DEVICE_NAME
+
+DeviceLike = torch.device | int | str | None
+
+
+def device_index(device: DeviceLike, *, count: int | None = None) -> int:
+    """Return the index that ``device`` means; the current device's for None and ``"spyre"``.
+
+    Raises:
+        TypeError: ``device`` is of another type.
+        ValueError: It names another kind of device.
+        IndexError: There is no such device.
+    """
+    if device is None:
+        return native().current_device()
+    if isinstance(device, bool) or not isinstance(device, (int, str, torch.device)):
+        raise TypeError(
+            f"expected a device as torch.device, int, str or None, found {type(device).__name__}"
+        )
+    if isinstance(device, int):
+        index: int | None = device
+    else:
+        parsed = torch.device(device)
+        if parsed.type != DEVICE_NAME:
+            raise ValueError(f"expected a device of type {DEVICE_NAME}, found {str(parsed)!r}")
+        index = parsed.index
+    if index is None:
+        return native().current_device()
+    present = native().device_count() if count is None else count
+    if not 0 <= index < present:
+        raise IndexError(
+            f"spyre device index {index} is out of range: {present} visible, "
+            f"so choose an index from 0 to {present - 1}, or make more visible with "
+            "AIU_WORLD_SIZE or SPYRE_DEVICES"
+        )
+    return index
+
+
+def is_available() -> bool:
+    """Return whether at least one Spyre device is available."""
+    return device_count() > 0
+
+
+def device_count() -> int:
+    """Return the number of Spyre devices available. Opens none."""
+    return native().device_count()
+
+
+def current_device() -> int:
+    """Return the index of the currently selected Spyre device."""
+    return native().current_device()
+
+
+def set_device(idx: DeviceLike) -> None:
+    """Set the current Spyre device.
+
+    Args:
+        idx: Device index to set as current.
+    """
+    native().set_device(device_index(idx))
+
+
+def is_initialized() -> bool:
+    """Return whether the Spyre runtime has been initialized: whether a device has been opened."""
+    module = sys.modules.get("spyre_runtime._C")
+    return module is not None and module.is_initialized()
+
+
+def init() -> None:
+    """Open the current device. Using it does so by itself."""
+    native().open_device(native().current_device())
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Wait for all operations on all streams to complete.
+
+    Args:
+        device: Device to synchronize. If None, synchronizes all devices.
+    """
+    if device is not None:
+        native().synchronize_device(device_index(device))
+        return
+    if not is_initialized():
+        return
+    for index in range(device_count()):
+        native().synchronize_device(index)
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """Return the dtypes that ``torch.autocast("spyre")`` may compute in."""
+    return [torch.float16, torch.bfloat16]
+
+
+def exchange_device(device: int) -> int:
+    """Make a device current and return the index of the one that was; a negative index does nothing."""
+    if device < 0:
+        return -1
+    former = native().current_device()
+    native().set_device(device)
+    return former
+
+
+def maybe_exchange_device(device: int) -> int:
+    """Make a device current, unless the index is negative, and return the one that was."""
+    return exchange_device(device)
+
+
+class device:  # noqa: N801 - the name that PyTorch's device modules give it
+    """Context manager that makes a device current.
+
+    Args:
+        device: Device to select. It does nothing for None or a negative index.
+    """
+
+    def __init__(self, device: Any) -> None:
+        if device is None or (isinstance(device, int) and device < 0):
+            self.idx = -1
+        else:
+            self.idx = device_index(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = exchange_device(self.idx)
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        del exc_type, exc_value, traceback
+        exchange_device(self.prev_idx)
+
+
+class device_of(device):  # noqa: N801
+    """Context manager that makes the device of a tensor or storage current.
+
+    It does nothing for an object that is not on a Spyre device.
+    """
+
+    def __init__(self, obj: Any) -> None:
+        found = getattr(obj, "device", None)
+        is_spyre = isinstance(found, torch.device) and found.type == DEVICE_NAME
+        super().__init__(found if is_spyre else None)
+
+
+def _is_in_bad_fork() -> bool:
+    module = sys.modules.get("spyre_runtime._C")
+    return module is not None and module.in_bad_fork()
+
+
+def _lazy_init() -> None:
+    """Called by PyTorch before it first makes something on the device."""
+    if _is_in_bad_fork():
+        raise RuntimeError(
+            f"cannot use {DEVICE_NAME} in process {os.getpid()}, a fork of one that has opened the "
+            "device; start subprocesses with the 'spawn' or 'forkserver' method instead"
+        )
+    native()

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device memory: what is allocated, what is kept for reuse, and what is left."""
+
+from __future__ import annotations
+
+from spyre_runtime._native import native
+from spyre_runtime.devices import DeviceLike, device_index
+
+__all__ = [
+    "empty_cache",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "reset_peak_memory_stats",
+]
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, int]:
+    """Return the counters of a device's allocator, in bytes and counts.
+
+    Bytes are those on the device, padding to whole sticks included. All are 0 until a device has
+    been opened.
+
+    Args:
+        device: Device to query. If None, uses the current device.
+    """
+    own = native().memory_stats(device_index(device))
+    return {
+        "allocated_bytes.all.current": own["allocated"],
+        "allocated_bytes.all.peak": own["allocated_peak"],
+        "reserved_bytes.all.current": own["reserved"],
+        "reserved_bytes.all.peak": own["reserved_peak"],
+        "allocation.all.current": own["allocations"] - own["frees"],
+        "allocation.all.allocated": own["allocations"],
+        "allocation.all.freed": own["frees"],
+        "num_alloc_retries": own["retries"],
+        "num_ooms": own["ooms"],
+    }
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Return the device bytes that tensors occupy."""
+    return native().memory_stats(device_index(device))["allocated"]
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """Return the most that :func:`memory_allocated` has been since the peak was last reset."""
+    return native().memory_stats(device_index(device))["allocated_peak"]
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Return the device bytes that the allocator holds, in use or kept for reuse."""
+    return native().memory_stats(device_index(device))["reserved"]
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """Return the most that :func:`memory_reserved` has been since the peak was last reset."""
+    return native().memory_stats(device_index(device))["reserved_peak"]
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Start the peaks again from what is allocated and reserved now."""
+    native().reset_peak_memory_stats(device_index(device))
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """Return the free and total bytes of a device. Opens it."""
+    return native().memory_info(device_index(device))
+
+
+def empty_cache() -> None:
+    """Return memory that is kept for reuse to the devices."""
+    native().empty_cache()
+
+
+def memory_summary(device: DeviceLike = None) -> str:
+    """Return the counters of :func:`memory_stats` as a table to print."""
+    index = device_index(device)
+    rows = [f"device memory of spyre:{index}"]
+    for name, value in memory_stats(index).items():
+        is_bytes = "bytes" in name
+        rows.append(f"  {name:30} {value / 2**20:12.2f} MiB" if is_bytes else f"  {name:30} {value:12}")
+    return "\n".join(rows)

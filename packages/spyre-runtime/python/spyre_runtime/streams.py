@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams and events. Both are PyTorch's own classes underneath, so generic code takes them too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from spyre_runtime._registration import DEVICE_NAME
+from spyre_runtime.devices import DeviceLike, device_index
+
+_LAST_LOW_PRIORITY_ID = 32
+
+
+class Stream(torch.Stream):
+    """Wrapper around a Spyre stream.
+
+    A stream is a linear sequence of execution that belongs to a specific device. Operations on
+    different streams can run concurrently. The ``Stream`` object is itself a context manager:
+    putting it in a ``with`` block sets it as the current stream for that block.
+
+    Args:
+        device: Device for the stream: ``torch.device``, ``int``, or a string like ``"spyre"`` or
+            ``"spyre:0"``. If None, the current device is used.
+        priority: Priority class for the stream. 0 selects the low-priority pool; any non-zero value
+            selects the high-priority pool. Each pool has 32 streams per device, allocated
+            round-robin.
+    """
+
+    def __new__(cls, device: DeviceLike = None, priority: int = 0, **parts: Any) -> Stream:
+        if parts:  # stream_id, device_index, device_type: an existing stream
+            return super().__new__(cls, **parts)
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise TypeError(f"expected an int as priority, found {type(priority).__name__}")
+        target = torch.device(DEVICE_NAME, device_index(device))
+        return super().__new__(cls, device=target, priority=priority)
+
+    def device(self) -> torch.device:  # type: ignore[override]
+        """Return the device associated with this stream."""
+        return torch.device(DEVICE_NAME, self.device_index)
+
+    @property
+    def id(self) -> int:
+        """The stream ID.
+
+        0 is the default stream, 1 to 32 are the low-priority streams, and 33 to 64 are the
+        high-priority streams.
+        """
+        return self.stream_id
+
+    @property
+    def priority(self) -> int:
+        """The stream priority class: 0 for low-priority, anything non-zero for high-priority."""
+        return 0 if self.stream_id <= _LAST_LOW_PRIORITY_ID else 1
+
+    def __repr__(self) -> str:
+        return (
+            f"torch.spyre.Stream(device={DEVICE_NAME}:{self.device_index}, id={self.id}, "
+            f"priority={self.priority})"
+        )
+
+
+class Event(torch.Event):
+    """A mark in a stream, to wait for or to measure between.
+
+    Args:
+        device: Device of the event. If None, the current device is used.
+        enable_timing: Whether :meth:`elapsed_time` may be asked for.
+        blocking: Accepted for likeness with other devices; waiting always blocks the thread.
+        interprocess: Not supported.
+    """
+
+    def __new__(
+        cls,
+        device: DeviceLike = None,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+    ) -> Event:
+        if interprocess:
+            raise NotImplementedError("spyre events cannot be shared between processes")
+        target = torch.device(DEVICE_NAME, device_index(device))
+        return super().__new__(cls, target, enable_timing=enable_timing, blocking=blocking)
+
+
+def stream(stream: Stream) -> Stream:
+    """Return ``stream``, for use in a ``with`` block.
+
+    The swap of the current stream is done by the stream itself when the block is entered and left.
+    """
+    return stream
+
+
+def current_stream(device: DeviceLike = None) -> Stream:
+    """Return the currently active stream for the given device.
+
+    Args:
+        device: Device to query. If None, uses the current device.
+    """
+    from torch._C import _accelerator_getStream
+
+    active = _accelerator_getStream(device_index(device))
+    return _as_stream(active.stream_id, active.device_index)
+
+
+def default_stream(device: DeviceLike = None) -> Stream:
+    """Return the default stream (stream ID 0) for the given device.
+
+    Args:
+        device: Device to query. If None, uses the current device.
+    """
+    return _as_stream(0, device_index(device))
+
+
+def set_stream(stream: torch.Stream) -> None:
+    """Make a stream the current one of its device, and its device the current one."""
+    torch.accelerator.set_stream(stream)
+
+
+def _as_stream(stream_id: int, index: int) -> Stream:
+    return Stream(
+        stream_id=stream_id, device_index=index, device_type=torch.device(DEVICE_NAME, index).type
+    )

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "torch/fallback.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <sstream>
+#include <string_view>
+#include <unordered_map>
+
+#include "torch/copy.h"
+#include "torch/device.h"
+#include "torch/errors.h"
+#include "torch/generator.h"
+#include "torch/tensor.h"
+
+namespace spyre::aten {
+namespace {
+
+using torch::jit::Stack;
+
+// --- what the user wants to know -------------------------------------------------------------------
+
+enum class Mode { kWarn, kSilent, kError };
+
+Mode fallback_mode() {
+  const char* value = std::getenv("SPYRE_FALLBACK");
+  const std::string_view text = value == nullptr ? "" : value;
+  if (text.empty() || text == "warn") return Mode::kWarn;
+  if (text == "silent") return Mode::kSilent;
+  if (text == "error") return Mode::kError;
+  TORCH_CHECK_VALUE(false, "environment variable SPYRE_FALLBACK is \"", value,
+                    "\"; allowed are warn (the default), silent and error");
+}
+
+struct Counters {
+  std::mutex mutex;
+  std::vector<std::pair<std::string, int64_t>> counts;
+  std::unordered_map<std::string, size_t> index;
+  std::unordered_map<std::string, bool> warned;
+};
+
+// Leaked: operators may run while static destructors do.
+Counters& counters() {
+  static auto& instance = *new Counters;
+  return instance;
+}
+
+/// Counts one use; true if it is the first of this op in the process.
+bool count(const std::string& op) {
+  Counters& all = counters();
+  const std::lock_guard lock(all.mutex);
+  const auto [entry, is_new] = all.index.try_emplace(op, all.counts.size());
+  if (is_new) all.counts.emplace_back(op, 0);
+  ++all.counts[entry->second].second;
+  return all.warned.try_emplace(op, true).second;
+}
+
+std::string op_name(const c10::OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+std::string describe(const Stack& stack, size_t begin) {
+  std::ostringstream out;
+  out << '(';
+  for (size_t i = begin; i < stack.size(); ++i) {
+    if (i != begin) out << ", ";
+    const c10::IValue& value = stack[i];
+    if (value.isTensor() && value.toTensor().defined()) {
+      out << value.toTensor().scalar_type() << list_text(value.toTensor().sizes());
+    } else {
+      out << value.tagKind();
+    }
+  }
+  out << ')';
+  return out.str();
+}
+
+// --- operators that the CPU serves under another name ----------------------------------------------
+
+/// The op to run on the host, after adapting the stack where the signatures differ.
+c10::OperatorHandle host_operator(const c10::OperatorHandle& op, Stack& stack, size_t begin) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const std::string& name = op.operator_name().name;
+  if (!op.operator_name().overload_name.empty()) return op;
+  if (name == "aten::convolution_overrideable") {
+    return dispatcher.findSchemaOrThrow("aten::convolution", "");
+  }
+  if (name == "aten::convolution_backward_overrideable") {
+    // convolution_backward also wants the bias sizes, after (grad_output, input, weight).
+    const bool is_transposed = stack[begin + 6].toBool();
+    const at::Tensor& weight = stack[begin + 2].toTensor();
+    const int64_t groups = stack[begin + 8].toInt();
+    const int64_t channels = is_transposed ? weight.size(1) * groups : weight.size(0);
+    stack.insert(stack.begin() + static_cast<std::ptrdiff_t>(begin) + 3,
+                 c10::IValue(std::vector<int64_t>{channels}));
+    return dispatcher.findSchemaOrThrow("aten::convolution_backward", "");
+  }
+  return op;
+}
+
+// --- one call --------------------------------------------------------------------------------------
+
+/// A Spyre argument and its host copy.
+struct HostCopy {
+  at::Tensor original;
+  at::Tensor host;
+};
+
+class Call {
+ public:
+  Call(const c10::OperatorHandle& op, std::string name, Stack& stack)
+      : op_(op), name_(std::move(name)), stack_(stack) {
+    begin_ = stack.size() - op.schema().arguments().size();
+  }
+
+  void run() {
+    find_device();
+    const c10::OperatorHandle host_op = host_operator(op_, stack_, begin_);
+    TORCH_CHECK_NOT_IMPLEMENTED(host_op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), name_,
+                                " on ", describe(stack_, begin_),
+                                " has no kernel on device spyre, and none on the CPU to fall back to");
+    const auto& arguments = host_op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const bool is_written = arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite();
+      stack_[begin_ + i] = argument_to_host(std::move(stack_[begin_ + i]), is_written);
+    }
+    {
+      // The host kernel is an implementation detail: no autograd of its own, no autocast.
+      const c10::impl::ExcludeDispatchKeyGuard no_autocast(
+          c10::DispatchKeySet(c10::DispatchKey::AutocastCPU));
+      const at::AutoDispatchBelowADInplaceOrView no_autograd;
+      host_op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    }
+    write_back();
+    const size_t returned = op_.schema().returns().size();
+    for (size_t i = stack_.size() - returned; i < stack_.size(); ++i) {
+      stack_[i] = result_to_device(std::move(stack_[i]));
+    }
+  }
+
+ private:
+  // Devices: every tensor is on one Spyre device, except 0-dim CPU tensors (scalars) and CPU indices.
+  void find_device() {
+    for (size_t i = begin_; i < stack_.size(); ++i) {
+      const c10::IValue& value = stack_[i];
+      if (value.isTensor()) {
+        see_tensor(value.toTensor(), false);
+      } else if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) see_tensor(tensor, false);
+      } else if (value.isOptionalTensorList()) {
+        for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+          if (tensor.has_value()) see_tensor(*tensor, true);
+        }
+      } else if (value.isDevice() && value.toDevice().type() == kSpyre && !device_.has_value()) {
+        factory_device_ = value.toDevice();
+      }
+    }
+    if (device_.has_value() && cpu_tensor_.defined()) {
+      TORCH_CHECK(false, "Expected all tensors to be on the same device, but ", name_, " got tensors on ",
+                  *device_, " and on cpu (of size ", list_text(cpu_tensor_.sizes()),
+                  "); move them to one device");
+    }
+    if (!device_.has_value()) device_ = factory_device_.value_or(c10::Device(kSpyre));
+    if (!device_->has_index()) {
+      device_ = c10::Device(kSpyre, static_cast<c10::DeviceIndex>(checked_device(*device_)));
+    }
+  }
+
+  void see_tensor(const at::Tensor& tensor, bool is_index) {
+    if (!tensor.defined()) return;
+    if (!is_spyre(tensor)) {
+      if (tensor.device().is_cpu() && tensor.dim() > 0 && !is_index) cpu_tensor_ = tensor;
+      TORCH_CHECK(tensor.device().is_cpu(), "Expected all tensors to be on the same device, but ", name_,
+                  " got one on ", tensor.device(), " besides spyre");
+      return;
+    }
+    TORCH_CHECK(!device_.has_value() || *device_ == tensor.device(),
+                "Expected all tensors to be on the same device, but ", name_, " got tensors on ",
+                device_.value_or(tensor.device()), " and ", tensor.device(), "; move them to one device");
+    device_ = tensor.device();
+  }
+
+  c10::IValue argument_to_host(c10::IValue value, bool is_written) {
+    if (value.isTensor()) return tensor_to_host(value.toTensor(), is_written);
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        list.push_back(tensor_to_host(tensor, is_written));
+      }
+      return list;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+        list.push_back(tensor.has_value() ? std::make_optional(tensor_to_host(*tensor, is_written))
+                                          : std::nullopt);
+      }
+      return list;
+    }
+    if (value.isDevice() && value.toDevice().type() == kSpyre) return c10::Device(c10::kCPU);
+    if (value.isGenerator()) return host_generator(value.toGenerator(), device_->index());
+    return value;
+  }
+
+  at::Tensor tensor_to_host(const at::Tensor& tensor, bool is_written) {
+    if (!is_spyre(tensor)) return tensor;
+    for (HostCopy& copy : copies_) {
+      if (copy.original.is_same(tensor)) {
+        if (is_written) mark_written(copy);
+        return copy.host;
+      }
+    }
+    if (is_written) at::assert_no_internal_overlap(tensor);
+    copies_.push_back({tensor, faithful_host_copy(tensor)});
+    if (is_written) mark_written(copies_.back());
+    return copies_.back().host;
+  }
+
+  void mark_written(const HostCopy& copy) {
+    for (const HostCopy& known : written_) {
+      if (known.original.is_same(copy.original)) return;
+    }
+    written_.push_back(copy);
+  }
+
+  /// Strides decide the memory format of results, so the copy has the original's unless its gaps would
+  /// cost much more memory than its elements.
+  static at::Tensor faithful_host_copy(const at::Tensor& tensor) {
+    if (tensor.numel() == 0 || tensor.is_non_overlapping_and_dense()) return to_cpu(tensor);
+    int64_t span = 1;
+    for (int64_t d = 0; d < tensor.dim(); ++d) span += (tensor.size(d) - 1) * tensor.stride(d);
+    constexpr int64_t kAffordableGap = 4;
+    if (at::has_internal_overlap(tensor) != at::MemOverlap::No || span > kAffordableGap * tensor.numel()) {
+      return to_cpu(tensor);
+    }
+    at::Tensor host =
+        at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kCPU));
+    copy_from(tensor, host, /*non_blocking=*/false);
+    return host;
+  }
+
+  void write_back() {
+    for (const HostCopy& copy : written_) {
+      if (copy.original.sizes() != copy.host.sizes()) copy.original.resize_(copy.host.sizes());
+      copy_from(copy.host, copy.original, /*non_blocking=*/false);
+    }
+  }
+
+  c10::IValue result_to_device(c10::IValue value) {
+    if (value.isTensor()) return tensor_to_device(value.toTensor());
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(tensor_to_device(tensor));
+      return list;
+    }
+    return value;
+  }
+
+  at::Tensor tensor_to_device(const at::Tensor& result) {
+    if (!result.defined() || is_spyre(result)) return result;
+    for (const HostCopy& copy : copies_) {
+      if (copy.host.is_same(result)) return copy.original;
+    }
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        result.layout() == c10::kStrided, name_, " on ", *device_, " gives a tensor of layout ",
+        result.layout(), ", which device spyre does not have; move its arguments to the CPU first");
+    if (!maybe_host_dtype(result.scalar_type()).has_value()) {
+      TORCH_CHECK_NOT_IMPLEMENTED(false, name_, " on ", *device_, " gives a tensor of dtype ",
+                                  result.scalar_type(),
+                                  ", which has no format on device spyre; move its arguments to the CPU "
+                                  "first, or ask for another dtype");
+    }
+    for (const HostCopy& copy : copies_) {
+      if (result.numel() == 0 || !result.storage().is_alias_of(copy.host.storage())) continue;
+      if (copy.host.strides() == copy.original.strides() && copy.host.sizes() == copy.original.sizes() &&
+          copy.host.scalar_type() == result.scalar_type()) {
+        return copy.original.as_strided(
+            result.sizes(), result.strides(),
+            copy.original.storage_offset() + result.storage_offset() - copy.host.storage_offset());
+      }
+    }
+    const at::Tensor dense =
+        result.is_non_overlapping_and_dense() ? result.resolve_conj().resolve_neg() : result.contiguous();
+    at::Tensor on_device = empty_strided(dense.sizes(), dense.strides(), dense.scalar_type(), *device_);
+    copy_from(dense, on_device, /*non_blocking=*/false);
+    if (result.unsafeGetTensorImpl()->is_wrapped_number()) {
+      on_device.unsafeGetTensorImpl()->set_wrapped_number(true);
+    }
+    return on_device;
+  }
+
+  const c10::OperatorHandle& op_;
+  std::string name_;
+  Stack& stack_;
+  size_t begin_ = 0;
+  std::optional<c10::Device> device_;
+  std::optional<c10::Device> factory_device_;
+  at::Tensor cpu_tensor_;
+  std::vector<HostCopy> copies_;
+  std::vector<HostCopy> written_;
+};
+
+/// A generator argument that was left out means the device's default one.
+void fill_in_generator(const c10::OperatorHandle& op, Stack& stack) {
+  const auto& arguments = op.schema().arguments();
+  const size_t begin = stack.size() - arguments.size();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!stack[begin + i].isNone()) continue;
+    const auto optional = arguments[i].type()->cast<c10::OptionalType>();
+    if (optional == nullptr || optional->getElementType()->kind() != c10::TypeKind::GeneratorType) continue;
+    c10::DeviceIndex device = -1;
+    for (size_t k = begin; k < stack.size(); ++k) {
+      if (stack[k].isTensor() && is_spyre(stack[k].toTensor())) device = stack[k].toTensor().device().index();
+      if (stack[k].isDevice() && stack[k].toDevice().type() == kSpyre) device = stack[k].toDevice().index();
+    }
+    stack[begin + i] = default_generator(device);
+  }
+}
+
+}  // namespace
+
+void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
+  const std::string name = op_name(op);
+  const Mode mode = fallback_mode();
+  if (mode == Mode::kError) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, name, " on ",
+                                describe(*stack, stack->size() - op.schema().arguments().size()),
+                                " has no kernel on device spyre, and SPYRE_FALLBACK=error forbids running "
+                                "it on the CPU; unset SPYRE_FALLBACK to allow it");
+  }
+  if (count(name) && mode == Mode::kWarn) {
+    warn_user(name +
+              " has no kernel on device spyre and runs on the CPU, with copies there and back; set "
+              "SPYRE_FALLBACK=silent to hide this warning or SPYRE_FALLBACK=error to raise instead");
+  }
+  const std::string label = "spyre::fallback::" + name;
+  RECORD_FUNCTION(label, c10::ArrayRef<const c10::IValue>());
+  fill_in_generator(op, *stack);
+  Call(op, name, *stack).run();
+}
+
+std::vector<std::pair<std::string, int64_t>> fallback_counts() {
+  Counters& all = counters();
+  const std::lock_guard lock(all.mutex);
+  return all.counts;
+}
+
+void reset_fallback_counts() {
+  Counters& all = counters();
+  const std::lock_guard lock(all.mutex);
+  all.counts.clear();
+  all.index.clear();
+}
+
+namespace {
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>()); }
+
+// These have a kernel for PrivateUse1 in PyTorch that only raises; the fallback must be named.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const char* name : {"convolution_overrideable", "convolution_backward_overrideable"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+  }
+}
+
+}  // namespace
+}  // namespace spyre::aten
