@@ -42,7 +42,8 @@ void decode_packed(const Converter& converter, const void* codes, void* host, in
   auto* target = static_cast<char*>(host);
   for (int64_t start = 0; start < count; start += kChunk) {
     const int64_t n = std::min(kChunk, count - start);
-    for (int64_t i = 0; i < n; ++i) wide[i] = detail::read_packed(source, start + i, converter.code_bits);
+    for (int64_t i = 0; i < n; ++i)
+      wide[i] = detail::read_packed(source, start + i, converter.code_bits);
     converter.decode(wide, target + start * converter.host_bytes, n);
   }
 }
@@ -53,7 +54,8 @@ void encode(const float* values, DataFormat format, void* codes, int64_t count, 
   encode_from(HostDtype::kFloat32, values, format, codes, count, overflow);
 }
 
-void encode(const int64_t* values, DataFormat format, void* codes, int64_t count, Overflow overflow) {
+void encode(const int64_t* values, DataFormat format, void* codes, int64_t count,
+            Overflow overflow) {
   encode_from(HostDtype::kInt64, values, format, codes, count, overflow);
 }
 

@@ -10,7 +10,8 @@
 namespace spyre::layout::detail {
 namespace {
 
-// ---- by value: any dtype with any format ---------------------------------------------------------
+// ---- by value: any dtype with any format
+// ---------------------------------------------------------
 
 template <typename Source, typename Target, bool kSaturate>
 void convert_values(const void* source, void* target, int64_t count) {
@@ -29,14 +30,16 @@ void convert_values(const void* source, void* target, int64_t count) {
   }
 }
 
-// ---- copies by the rules of the device dtype -----------------------------------------------------
+// ---- copies by the rules of the device dtype
+// -----------------------------------------------------
 
 template <typename T>
 void copy_elements(const void* source, void* target, int64_t count) {
   std::memcpy(target, source, static_cast<size_t>(count) * sizeof(T));
 }
 
-// ---- floats, by way of float32 and vectors -------------------------------------------------------
+// ---- floats, by way of float32 and vectors
+// -------------------------------------------------------
 
 /// Vector kernels from an element type to float32 and back; null if float32 itself.
 struct FloatKernels {
@@ -67,7 +70,8 @@ template <typename Element>
 constexpr bool kIsFloat32 = std::is_base_of_v<Fp32Element, Element>;
 
 template <typename Element>
-constexpr bool kHasFloatKernels = kIsFloat32<Element> || float_kernels<Element>().to_float != nullptr;
+constexpr bool kHasFloatKernels = kIsFloat32<Element> ||
+                                  float_kernels<Element>().to_float != nullptr;
 
 template <typename Source, typename Target, bool kSaturate>
 void convert_floats(const void* source, void* target, int64_t count) {
@@ -207,10 +211,12 @@ Converter find_converter(HostDtype dtype, DataFormat format, Overflow overflow) 
     make_copy<uint32_t>(&converter);
   } else if (is(HostDtype::kInt64, DataFormat::kIeeeInt64)) {
     make_copy<uint64_t>(&converter);
-  } else if (is(HostDtype::kInt16, DataFormat::kSenInt16) || is(HostDtype::kFloat16, DataFormat::kIeeeFp16) ||
+  } else if (is(HostDtype::kInt16, DataFormat::kSenInt16) ||
+             is(HostDtype::kFloat16, DataFormat::kIeeeFp16) ||
              is(HostDtype::kBFloat16, DataFormat::kBFloat16)) {
     make_copy<uint16_t>(&converter);
-  } else if (is(HostDtype::kInt8, DataFormat::kSenInt8) || is(HostDtype::kFloat8E4M3FN, DataFormat::kSen143Fp8) ||
+  } else if (is(HostDtype::kInt8, DataFormat::kSenInt8) ||
+             is(HostDtype::kFloat8E4M3FN, DataFormat::kSen143Fp8) ||
              is(HostDtype::kFloat8E5M2FNUZ, DataFormat::kSen152Fp8)) {
     make_copy<uint8_t>(&converter);
   }

@@ -9,19 +9,20 @@
 /// The table of array converters that the codecs and transfers share.
 namespace spyre::layout::detail {
 
-/// How one pair of host dtype and device format converts. For sub-byte formats the functions work on
-/// codes unpacked to one byte each.
+/// How one pair of host dtype and device format converts. For sub-byte formats the functions work
+/// on codes unpacked to one byte each.
 struct Converter {
   ConvertFn encode;  ///< host elements -> codes
   ConvertFn decode;  ///< codes -> host elements
   int host_bytes;
-  int code_bytes;    ///< 1 for sub-byte formats
+  int code_bytes;  ///< 1 for sub-byte formats
   int code_bits;
-  bool same_bytes;   ///< both functions copy
+  bool same_bytes;  ///< both functions copy
 };
 
 /// Throws std::invalid_argument for pairs without a codec.
-Converter find_converter(HostDtype dtype, DataFormat format, Overflow overflow = Overflow::kDefault);
+Converter find_converter(HostDtype dtype, DataFormat format,
+                         Overflow overflow = Overflow::kDefault);
 
 /// Reads one sub-byte code, number `index` of the packed array.
 inline uint8_t read_packed(const uint8_t* codes, int64_t index, int bits) {

@@ -10,8 +10,8 @@
 /// One element of each host dtype and device format, as templates that the array kernels loop over.
 namespace spyre::layout::detail {
 
-/// Elements of a dtype or format: T is how they lie in memory. Floating ones give and take float, the
-/// others int64_t.
+/// Elements of a dtype or format: T is how they lie in memory. Floating ones give and take float,
+/// the others int64_t.
 template <HostDtype>
 struct Host;
 template <DataFormat>
@@ -103,40 +103,72 @@ struct DoubleElement {
 using Fp32Element = FloatElement<float, same_float, same_float, clamp_finite>;
 using Fp16Element = FloatElement<uint16_t, fp16_to_float, float_to_fp16, float_to_fp16_saturate>;
 using Bf16Element = FloatElement<uint16_t, bf16_to_float, float_to_bf16, float_to_bf16_saturate>;
-using Sen169Element = FloatElement<uint16_t, sen169_to_float, float_to_sen169, float_to_sen169_saturate>;
+using Sen169Element =
+    FloatElement<uint16_t, sen169_to_float, float_to_sen169, float_to_sen169_saturate>;
 using Sen143Element = FloatElement<uint8_t, sen143_to_float, float_to_sen143, float_to_sen143>;
-using Sen152Element = FloatElement<uint8_t, sen152_to_float, float_to_sen152, float_to_sen152_saturate>;
+using Sen152Element =
+    FloatElement<uint8_t, sen152_to_float, float_to_sen152, float_to_sen152_saturate>;
 
-template <> struct Host<HostDtype::kFloat16> : Fp16Element {};
-template <> struct Host<HostDtype::kBFloat16> : Bf16Element {};
-template <> struct Host<HostDtype::kFloat32> : Fp32Element {};
-template <> struct Host<HostDtype::kFloat64> : DoubleElement {};
-template <> struct Host<HostDtype::kBool> : BoolElement {};
-template <> struct Host<HostDtype::kInt8> : IntegerElement<int8_t> {};
-template <> struct Host<HostDtype::kInt16> : IntegerElement<int16_t> {};
-template <> struct Host<HostDtype::kInt32> : IntegerElement<int32_t> {};
-template <> struct Host<HostDtype::kInt64> : IntegerElement<int64_t> {};
-template <> struct Host<HostDtype::kUInt8> : IntegerElement<uint8_t> {};
-template <> struct Host<HostDtype::kUInt16> : IntegerElement<uint16_t> {};
-template <> struct Host<HostDtype::kUInt32> : IntegerElement<uint32_t> {};
-template <> struct Host<HostDtype::kUInt64> : IntegerElement<uint64_t> {};
-template <> struct Host<HostDtype::kFloat8E4M3FN> : Sen143Element {};
-template <> struct Host<HostDtype::kFloat8E5M2FNUZ> : Sen152Element {};
+template <>
+struct Host<HostDtype::kFloat16> : Fp16Element {};
+template <>
+struct Host<HostDtype::kBFloat16> : Bf16Element {};
+template <>
+struct Host<HostDtype::kFloat32> : Fp32Element {};
+template <>
+struct Host<HostDtype::kFloat64> : DoubleElement {};
+template <>
+struct Host<HostDtype::kBool> : BoolElement {};
+template <>
+struct Host<HostDtype::kInt8> : IntegerElement<int8_t> {};
+template <>
+struct Host<HostDtype::kInt16> : IntegerElement<int16_t> {};
+template <>
+struct Host<HostDtype::kInt32> : IntegerElement<int32_t> {};
+template <>
+struct Host<HostDtype::kInt64> : IntegerElement<int64_t> {};
+template <>
+struct Host<HostDtype::kUInt8> : IntegerElement<uint8_t> {};
+template <>
+struct Host<HostDtype::kUInt16> : IntegerElement<uint16_t> {};
+template <>
+struct Host<HostDtype::kUInt32> : IntegerElement<uint32_t> {};
+template <>
+struct Host<HostDtype::kUInt64> : IntegerElement<uint64_t> {};
+template <>
+struct Host<HostDtype::kFloat8E4M3FN> : Sen143Element {};
+template <>
+struct Host<HostDtype::kFloat8E5M2FNUZ> : Sen152Element {};
 
-template <> struct Device<DataFormat::kSen169Fp16> : Sen169Element {};
-template <> struct Device<DataFormat::kIeeeFp32> : Fp32Element {};
-template <> struct Device<DataFormat::kSen143Fp8> : Sen143Element {};
-template <> struct Device<DataFormat::kSen152Fp8> : Sen152Element {};
-template <> struct Device<DataFormat::kSenInt2> : SubByteElement<2, true> {};
-template <> struct Device<DataFormat::kSenInt4> : SubByteElement<4, true> {};
-template <> struct Device<DataFormat::kSenUInt2> : SubByteElement<2, false> {};
-template <> struct Device<DataFormat::kSenInt8> : IntegerElement<int8_t> {};
-template <> struct Device<DataFormat::kSenInt16> : IntegerElement<int16_t> {};
-template <> struct Device<DataFormat::kIeeeInt32> : IntegerElement<int32_t> {};
-template <> struct Device<DataFormat::kIeeeInt64> : IntegerElement<int64_t> {};
-template <> struct Device<DataFormat::kSenUInt32> : IntegerElement<uint32_t> {};
-template <> struct Device<DataFormat::kIeeeFp16> : Fp16Element {};
-template <> struct Device<DataFormat::kBFloat16> : Bf16Element {};
-template <> struct Device<DataFormat::kBool> : BoolElement {};
+template <>
+struct Device<DataFormat::kSen169Fp16> : Sen169Element {};
+template <>
+struct Device<DataFormat::kIeeeFp32> : Fp32Element {};
+template <>
+struct Device<DataFormat::kSen143Fp8> : Sen143Element {};
+template <>
+struct Device<DataFormat::kSen152Fp8> : Sen152Element {};
+template <>
+struct Device<DataFormat::kSenInt2> : SubByteElement<2, true> {};
+template <>
+struct Device<DataFormat::kSenInt4> : SubByteElement<4, true> {};
+template <>
+struct Device<DataFormat::kSenUInt2> : SubByteElement<2, false> {};
+template <>
+struct Device<DataFormat::kSenInt8> : IntegerElement<int8_t> {};
+template <>
+struct Device<DataFormat::kSenInt16> : IntegerElement<int16_t> {};
+template <>
+struct Device<DataFormat::kIeeeInt32> : IntegerElement<int32_t> {};
+template <>
+struct Device<DataFormat::kIeeeInt64> : IntegerElement<int64_t> {};
+template <>
+struct Device<DataFormat::kSenUInt32> : IntegerElement<uint32_t> {};
+template <>
+struct Device<DataFormat::kIeeeFp16> : Fp16Element {};
+template <>
+struct Device<DataFormat::kBFloat16> : Bf16Element {};
+template <>
+struct Device<DataFormat::kBool> : BoolElement {};
 
 }  // namespace spyre::layout::detail

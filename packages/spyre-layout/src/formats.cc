@@ -34,8 +34,8 @@ constexpr FormatInfo kFormats[kDataFormatCount] = {
 struct HostInfo {
   const char* name;
   int itemsize;
-  DataFormat format;       // kInvalid: none
-  const char* cast_to;     // advice where there is none
+  DataFormat format;    // kInvalid: none
+  const char* cast_to;  // advice where there is none
 };
 
 // Indexed by the value of the dtype.
@@ -58,8 +58,10 @@ constexpr HostInfo kHosts[kHostDtypeCount] = {
     {"float8_e5m2", 1, DataFormat::kInvalid, "float8_e5m2fnuz"},
     {"float8_e4m3fnuz", 1, DataFormat::kInvalid, "float8_e4m3fn"},
     {"float8_e8m0fnu", 1, DataFormat::kInvalid, "float32"},
-    {"complex32", 4, DataFormat::kInvalid, "float16 (its real and imaginary parts, by view_as_real)"},
-    {"complex64", 8, DataFormat::kInvalid, "float32 (its real and imaginary parts, by view_as_real)"},
+    {"complex32", 4, DataFormat::kInvalid,
+     "float16 (its real and imaginary parts, by view_as_real)"},
+    {"complex64", 8, DataFormat::kInvalid,
+     "float32 (its real and imaginary parts, by view_as_real)"},
     {"complex128", 16, DataFormat::kInvalid,
      "complex64 and then float32 (its real and imaginary parts, by view_as_real)"},
 };
@@ -70,10 +72,12 @@ struct Alias {
 };
 
 constexpr Alias kAliases[] = {
-    {"half", HostDtype::kFloat16},  {"float", HostDtype::kFloat32}, {"double", HostDtype::kFloat64},
-    {"char", HostDtype::kInt8},     {"short", HostDtype::kInt16},   {"int", HostDtype::kInt32},
-    {"long", HostDtype::kInt64},    {"byte", HostDtype::kUInt8},    {"bool_", HostDtype::kBool},
-    {"cfloat", HostDtype::kComplex64}, {"cdouble", HostDtype::kComplex128},
+    {"half", HostDtype::kFloat16},       {"float", HostDtype::kFloat32},
+    {"double", HostDtype::kFloat64},     {"char", HostDtype::kInt8},
+    {"short", HostDtype::kInt16},        {"int", HostDtype::kInt32},
+    {"long", HostDtype::kInt64},         {"byte", HostDtype::kUInt8},
+    {"bool_", HostDtype::kBool},         {"cfloat", HostDtype::kComplex64},
+    {"cdouble", HostDtype::kComplex128},
 };
 
 const HostInfo& host_info(HostDtype dtype) {
@@ -111,7 +115,8 @@ DataFormat data_format_by_name(std::string_view name) {
     if (name == kFormats[i].name) return static_cast<DataFormat>(i);
   }
   std::string names;
-  for (const FormatInfo& info : kFormats) names += (names.empty() ? "" : ", ") + std::string(info.name);
+  for (const FormatInfo& info : kFormats)
+    names += (names.empty() ? "" : ", ") + std::string(info.name);
   throw std::invalid_argument("no data format is called '" + std::string(name) +
                               "'; expected one of " + names);
 }
@@ -119,11 +124,11 @@ DataFormat data_format_by_name(std::string_view name) {
 void require_storage(DataFormat format, const char* purpose) {
   const FormatInfo& info = format_info(format);
   if (info.has_storage) return;
-  throw std::invalid_argument(std::string("cannot ") + purpose + " in format " + info.name + ": it is " +
-                              (format == DataFormat::kInvalid
-                                   ? "the mark of dtypes without a device format"
-                                   : "compute only and has no storage") +
-                              "; choose a format with storage, such as SEN169_FP16");
+  throw std::invalid_argument(
+      std::string("cannot ") + purpose + " in format " + info.name + ": it is " +
+      (format == DataFormat::kInvalid ? "the mark of dtypes without a device format"
+                                      : "compute only and has no storage") +
+      "; choose a format with storage, such as SEN169_FP16");
 }
 
 int64_t packed_bytes(DataFormat format, int64_t count) {
@@ -145,8 +150,8 @@ HostDtype host_dtype_by_name(std::string_view name) {
   for (const Alias& alias : kAliases) {
     if (bare == alias.name) return alias.dtype;
   }
-  throw std::invalid_argument("unknown dtype '" + std::string(name) + "'; dtypes with a device format are " +
-                              supported_dtypes());
+  throw std::invalid_argument("unknown dtype '" + std::string(name) +
+                              "'; dtypes with a device format are " + supported_dtypes());
 }
 
 bool has_device_format(HostDtype dtype) { return host_info(dtype).format != DataFormat::kInvalid; }

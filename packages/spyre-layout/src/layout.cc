@@ -20,7 +20,8 @@ void check_size(const std::vector<int64_t>& size, const char* what) {
   for (size_t d = 0; d < size.size(); ++d) {
     if (size[d] < 0) {
       fail(std::string(what) + " " + format_list(size) + " has the negative entry " +
-           std::to_string(size[d]) + " in dimension " + std::to_string(d) + "; sizes must be at least 0");
+           std::to_string(size[d]) + " in dimension " + std::to_string(d) +
+           "; sizes must be at least 0");
     }
   }
 }
@@ -65,7 +66,8 @@ std::vector<int> nest_order(const std::vector<int64_t>& size, const std::vector<
   for (size_t d = 0; d < size.size(); ++d) {
     if (size[d] > 1) order.push_back(static_cast<int>(d));
   }
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return strides[a] > strides[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return strides[a] > strides[b]; });
   return order;
 }
 
@@ -80,7 +82,9 @@ bool nests(const std::vector<int64_t>& size, const std::vector<int64_t>& strides
   return true;
 }
 
-int64_t sticks_of(int64_t size, int64_t per_stick) { return size / per_stick + (size % per_stick != 0); }
+int64_t sticks_of(int64_t size, int64_t per_stick) {
+  return size / per_stick + (size % per_stick != 0);
+}
 
 /// A host dimension on the device: what its device size and stride map entry are.
 struct HostDim {
@@ -88,7 +92,8 @@ struct HostDim {
   int64_t stride;
 };
 
-void push_dim(const HostDim& dim, std::vector<int64_t>* device_size, std::vector<int64_t>* stride_map) {
+void push_dim(const HostDim& dim, std::vector<int64_t>* device_size,
+              std::vector<int64_t>* stride_map) {
   device_size->push_back(dim.size);
   stride_map->push_back(dim.size == 1 ? -1 : dim.stride);
 }
@@ -148,15 +153,16 @@ Layout Layout::strided(const std::vector<int64_t>& size, const std::vector<int64
     }
   }
 
-  // Dimensions in order of decreasing stride; ties (size 1 and empty ones) keep their order, and the
-  // dimension of stride 1 with more than one element comes last.
+  // Dimensions in order of decreasing stride; ties (size 1 and empty ones) keep their order, and
+  // the dimension of stride 1 with more than one element comes last.
   std::vector<int> order(host_size.size());
   std::iota(order.begin(), order.end(), 0);
   if (!empty && host_strides != contiguous_strides(host_size)) {
     std::stable_sort(order.begin(), order.end(),
                      [&](int a, int b) { return host_strides[a] > host_strides[b]; });
-    const auto stick = std::find_if(order.begin(), order.end(),
-                                    [&](int d) { return host_strides[d] == 1 && host_size[d] > 1; });
+    const auto stick = std::find_if(order.begin(), order.end(), [&](int d) {
+      return host_strides[d] == 1 && host_size[d] > 1;
+    });
     if (stick != order.end()) std::rotate(stick, stick + 1, order.end());
   }
 
@@ -165,7 +171,8 @@ Layout Layout::strided(const std::vector<int64_t>& size, const std::vector<int64
     layout.stride_map_ = {-1, -1};
   } else {
     for (size_t k = 0; k + 1 < order.size(); ++k) {
-      push_dim({host_size[order[k]], host_strides[order[k]]}, &layout.device_size_, &layout.stride_map_);
+      push_dim({host_size[order[k]], host_strides[order[k]]}, &layout.device_size_,
+               &layout.stride_map_);
     }
     const HostDim last{host_size[order.back()], host_strides[order.back()]};
     push_sticks(last, eps, &layout.device_size_, &layout.stride_map_);
@@ -191,7 +198,9 @@ Layout Layout::generic_stick(const std::vector<int64_t>& size, const std::vector
     const int64_t dim = dim_order[k];
     if (dim < 0 || dim >= rank || seen[dim]) {
       fail("dim_order " + format_list(dim_order) + " names dimension " + std::to_string(dim) +
-           (dim >= 0 && dim < rank ? " twice" : ", which a host size of rank " + std::to_string(rank) + " has not") +
+           (dim >= 0 && dim < rank
+                ? " twice"
+                : ", which a host size of rank " + std::to_string(rank) + " has not") +
            "; expected each of the dimensions 0 to " + std::to_string(rank - 1) +
            " once, and perhaps a trailing -1 for the sparse layout");
     }
@@ -218,10 +227,11 @@ Layout Layout::generic_stick(const std::vector<int64_t>& size, const std::vector
   push_lanes(stick, eps, &layout.device_size_, &layout.stride_map_);
   for (size_t d = 0; d < size.size(); ++d) {
     if (size[d] > 1 && strides[d] <= 0) {
-      fail("host strides " + format_list(strides) + " of size " + format_list(size) +
-           " have the entry " + std::to_string(strides[d]) + " in dimension " + std::to_string(d) +
-           "; a layout gives each element a place of its own, so strides must be positive: make the "
-           "tensor contiguous");
+      fail(
+          "host strides " + format_list(strides) + " of size " + format_list(size) +
+          " have the entry " + std::to_string(strides[d]) + " in dimension " + std::to_string(d) +
+          "; a layout gives each element a place of its own, so strides must be positive: make the "
+          "tensor contiguous");
     }
   }
   layout.finish();
@@ -245,14 +255,14 @@ Layout Layout::make(const std::vector<int64_t>& device_size, const std::vector<i
   check_size(device_size, "device_size");
   if (device_size.back() != eps) {
     fail("the last entry of device_size " + format_list(device_size) + " is " +
-         std::to_string(device_size.back()) + ", but a stick of " + format_info(format).name + " holds " +
-         std::to_string(eps) + " elements; split the last dimension into sticks of " +
+         std::to_string(device_size.back()) + ", but a stick of " + format_info(format).name +
+         " holds " + std::to_string(eps) + " elements; split the last dimension into sticks of " +
          std::to_string(eps));
   }
   for (size_t k = 0; k < stride_map.size(); ++k) {
     if (stride_map[k] < 1 && stride_map[k] != -1) {
-      fail("stride_map " + format_list(stride_map) + " has the entry " + std::to_string(stride_map[k]) +
-           " for device dimension " + std::to_string(k) +
+      fail("stride_map " + format_list(stride_map) + " has the entry " +
+           std::to_string(stride_map[k]) + " for device dimension " + std::to_string(k) +
            "; expected a host stride of at least 1, or -1 for a dimension without one");
     }
   }
@@ -289,7 +299,8 @@ void Layout::finish() {
   device_numel_ = product(device_size_);
   int64_t bytes = 0;
   if (checked_mul(device_numel_, kStickBytes / elems_per_stick_ + 1, &bytes)) {
-    fail("device_size " + format_list(device_size_) + " takes more bytes than a 64-bit integer counts");
+    fail("device_size " + format_list(device_size_) +
+         " takes more bytes than a 64-bit integer counts");
   }
   digits_.clear();
   host_known_ = false;
@@ -306,14 +317,17 @@ void Layout::finish() {
                    [&](int a, int b) { return stride_map_[a] > stride_map_[b]; });
   for (int k : order) {
     if (!digits_.empty() && digits_.back().divisor == stride_map_[k]) {
-      fail("stride_map " + format_list(stride_map_) + " of device_size " + format_list(device_size_) +
-           " gives two dimensions the host stride " + std::to_string(stride_map_[k]) +
-           "; an element would have more than one place: strides of dimensions larger than 1 must differ");
+      fail("stride_map " + format_list(stride_map_) + " of device_size " +
+           format_list(device_size_) + " gives two dimensions the host stride " +
+           std::to_string(stride_map_[k]) +
+           "; an element would have more than one place: strides of dimensions larger than 1 must "
+           "differ");
     }
     digits_.push_back({stride_map_[k], device[k], device_size_[k]});
   }
 
-  // The largest host offset with a position: the greatest digit at each step, below the step before.
+  // The largest host offset with a position: the greatest digit at each step, below the step
+  // before.
   int64_t bound = std::numeric_limits<int64_t>::max();  // exclusive, of the remainder
   int64_t largest = 0;
   for (const Digit& digit : digits_) {
@@ -321,8 +335,8 @@ void Layout::finish() {
     int64_t part = 0;
     if (checked_mul(quotient, digit.divisor, &part) || checked_add(largest, part, &largest) ||
         largest == std::numeric_limits<int64_t>::max()) {
-      fail("stride_map " + format_list(stride_map_) + " of device_size " + format_list(device_size_) +
-           " reaches further than a 64-bit integer counts");
+      fail("stride_map " + format_list(stride_map_) + " of device_size " +
+           format_list(device_size_) + " reaches further than a 64-bit integer counts");
     }
     bound = std::min(digit.divisor, bound - part);
   }
@@ -333,8 +347,8 @@ void Layout::finish() {
     Digit& outer = digits_[k - 1];
     const Digit& inner = digits_[k];
     const int64_t ratio = outer.divisor / inner.divisor;
-    if (ratio * inner.divisor == outer.divisor && ratio * inner.device_stride == outer.device_stride &&
-        inner.limit >= ratio) {
+    if (ratio * inner.divisor == outer.divisor &&
+        ratio * inner.device_stride == outer.device_stride && inner.limit >= ratio) {
       outer = {inner.divisor, inner.device_stride, outer.limit * ratio};
       digits_.erase(digits_.begin() + static_cast<std::ptrdiff_t>(k));
     }
@@ -359,13 +373,15 @@ void Layout::set_host(const std::vector<int64_t>& size, const std::vector<int64_
   }
   if (span && !nests(size, strides)) {
     fail("host strides " + format_list(strides) + " of size " + format_list(size) +
-         " overlap or interleave; a layout needs each stride to step over everything that the smaller "
+         " overlap or interleave; a layout needs each stride to step over everything that the "
+         "smaller "
          "ones reach: make the tensor contiguous");
   }
   if (span > host_span_ && span > 0) {
-    fail("device_size " + format_list(device_size_) + " with stride_map " + format_list(stride_map_) +
-         " has positions for host offsets below " + std::to_string(host_span_) + ", but size " +
-         format_list(size) + " with strides " + format_list(strides) + " needs " + std::to_string(span));
+    fail("device_size " + format_list(device_size_) + " with stride_map " +
+         format_list(stride_map_) + " has positions for host offsets below " +
+         std::to_string(host_span_) + ", but size " + format_list(size) + " with strides " +
+         format_list(strides) + " needs " + std::to_string(span));
   }
   host_known_ = true;
   host_size_ = size;
@@ -373,7 +389,8 @@ void Layout::set_host(const std::vector<int64_t>& size, const std::vector<int64_
   host_dtype_ = dtype;
   host_numel_ = product(size);
   host_span_ = span;
-  if (!digits_.empty() && digits_.front().limit < (span + digits_.front().divisor - 1) / digits_.front().divisor) {
+  if (!digits_.empty() &&
+      digits_.front().limit < (span + digits_.front().divisor - 1) / digits_.front().divisor) {
     dense_ = false;
   }
 }
@@ -394,8 +411,8 @@ int64_t Layout::device_offset(int64_t host_offset) const {
     if (rest < 0) break;
   }
   if (rest != 0) {
-    throw std::out_of_range("host offset " + std::to_string(host_offset) +
-                            " has no position in " + repr() + "; it falls between the elements");
+    throw std::out_of_range("host offset " + std::to_string(host_offset) + " has no position in " +
+                            repr() + "; it falls between the elements");
   }
   return device;
 }
@@ -415,7 +432,8 @@ int64_t Layout::host_offset(int64_t device_offset) const {
     if (stride_map_[k] < 0) return -1;
     host += coordinate * stride_map_[k];
   }
-  if (host >= host_span_ || map_offset(digits_.data(), digits_.size(), host) != device_offset) return -1;
+  if (host >= host_span_ || map_offset(digits_.data(), digits_.size(), host) != device_offset)
+    return -1;
   if (host_known_ && host_span_ != host_numel_) {
     // An offset in a gap between the host's elements is padding too.
     int64_t remainder = host;

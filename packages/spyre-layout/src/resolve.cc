@@ -3,13 +3,13 @@
 
 #include <numeric>
 
-// A host offset becomes a device offset digit by digit (Layout::digits()): the quotient by the digit's
-// divisor is multiplied by its device stride, the remainder goes on to the next digit. A loop nest whose
-// offsets are affine stays affine through a digit if every loop's stride t can be written as
-// t = quotient * divisor + remainder so that the remainders, summed over the loops from the offset's own,
-// never leave [0, divisor): no carry happens anywhere. `remainder` may be negative (a loop that goes up a
-// row and back a column). Where that fails, a loop that passes whole multiples of the divisor at regular
-// places is split there.
+// A host offset becomes a device offset digit by digit (Layout::digits()): the quotient by the
+// digit's divisor is multiplied by its device stride, the remainder goes on to the next digit. A
+// loop nest whose offsets are affine stays affine through a digit if every loop's stride t can be
+// written as t = quotient * divisor + remainder so that the remainders, summed over the loops from
+// the offset's own, never leave [0, divisor): no carry happens anywhere. `remainder` may be
+// negative (a loop that goes up a row and back a column). Where that fails, a loop that passes
+// whole multiples of the divisor at regular places is split there.
 namespace spyre::layout::detail {
 namespace {
 
@@ -26,8 +26,8 @@ void make_positive(Resolution* state, size_t k) {
   loop.flipped = !loop.flipped;
 }
 
-/// Splits loop k into (extent / inner, inner). A reversed loop's parts are both reversed, so the order of
-/// the parts stays outermost first.
+/// Splits loop k into (extent / inner, inner). A reversed loop's parts are both reversed, so the
+/// order of the parts stays outermost first.
 void split(WorkLoops* loops, size_t k, int64_t inner) {
   WorkLoop part = (*loops)[k];
   WorkLoop& outer = (*loops)[k];
@@ -52,7 +52,8 @@ void split_at_carries(Resolution* state, size_t k, int64_t divisor, int64_t offs
       split(&state->loops, k, period);
       return;  // the outer part is a multiple of the divisor now
     }
-    // The offset is not aligned: split where the first carry happens, if later ones keep to the beat.
+    // The offset is not aligned: split where the first carry happens, if later ones keep to the
+    // beat.
     const int64_t first = (divisor - offset + step - 1) / step;
     const int64_t inner = std::gcd(first, std::gcd(period, loop.extent));
     if (inner <= 1 || inner >= loop.extent) return;
@@ -62,8 +63,9 @@ void split_at_carries(Resolution* state, size_t k, int64_t divisor, int64_t offs
 
 constexpr size_t kMostSigned = 8;
 
-/// Chooses for each loop the remainder t mod divisor or that minus the divisor, so that no carry happens.
-/// Bit j of the result stands for the j-th loop with a remainder; -1 if there is no such choice.
+/// Chooses for each loop the remainder t mod divisor or that minus the divisor, so that no carry
+/// happens. Bit j of the result stands for the j-th loop with a remainder; -1 if there is no such
+/// choice.
 int choose_signs(const WorkLoops& loops, int64_t divisor, int64_t offset) {
   std::array<int64_t, kMostSigned> up;    // (extent - 1) * remainder
   std::array<int64_t, kMostSigned> down;  // (extent - 1) * (divisor - remainder)
@@ -104,8 +106,8 @@ int choose_signs(const WorkLoops& loops, int64_t divisor, int64_t offset) {
   return -1;
 }
 
-/// Where to cut a nest in which a carry happens: the loop that reaches furthest first, as late as all the
-/// others allow.
+/// Where to cut a nest in which a carry happens: the loop that reaches furthest first, as late as
+/// all the others allow.
 Cut find_cut(const WorkLoops& loops, int64_t divisor, int64_t offset) {
   const auto reach = [&](size_t k) {
     const int64_t step = loops[k].stride % divisor;
@@ -154,7 +156,8 @@ Outcome resolve(const Layout& layout, Resolution* state, Cut* cut) {
     if (digit.divisor == 1) {  // no remainder can be left
       if (!dense) {
         int64_t largest = state->rest;
-        for (size_t k = 0; k < loops.size(); ++k) largest += (loops[k].extent - 1) * loops[k].stride;
+        for (size_t k = 0; k < loops.size(); ++k)
+          largest += (loops[k].extent - 1) * loops[k].stride;
         if (largest >= digit.limit) return Outcome::kGap;
       }
       state->device += state->rest * digit.device_stride;
@@ -198,7 +201,8 @@ Outcome resolve(const Layout& layout, Resolution* state, Cut* cut) {
   }
   if (!dense) {
     bool left = state->rest != 0;
-    for (size_t k = 0; k < loops.size(); ++k) left = left || (loops[k].extent > 1 && loops[k].stride != 0);
+    for (size_t k = 0; k < loops.size(); ++k)
+      left = left || (loops[k].extent > 1 && loops[k].stride != 0);
     if (left) return Outcome::kGap;
   }
   return Outcome::kAffine;

@@ -13,7 +13,7 @@ namespace spyre::layout::detail {
 
 /// A loop on its way from host strides to device strides.
 struct WorkLoop {
-  int dim;         ///< the caller's tag: parts of a split loop keep it
+  int dim;  ///< the caller's tag: parts of a split loop keep it
   int64_t extent;
   int64_t stride;  ///< of what is left of the host offset
   int64_t other;   ///< stride in a host array that is walked along; scaled when the loop is split
@@ -35,7 +35,8 @@ class WorkLoops {
       for (size_t k = size_; k > at; --k) inline_[k] = inline_[k - 1];
       inline_[at] = loop;
     } else {
-      if (heap_.empty()) heap_.assign(inline_.begin(), inline_.begin() + static_cast<std::ptrdiff_t>(size_));
+      if (heap_.empty())
+        heap_.assign(inline_.begin(), inline_.begin() + static_cast<std::ptrdiff_t>(size_));
       heap_.insert(heap_.begin() + static_cast<std::ptrdiff_t>(at), loop);
     }
     ++size_;
@@ -71,13 +72,13 @@ struct Resolution {
   size_t level = 0;    ///< digits that are done
 };
 
-/// Takes a loop nest through the digits of the layout that are left, splitting loops where the layout
-/// breaks a stride. The range must have been checked: every host offset that the loops reach lies in
-/// [0, layout.host_span()).
+/// Takes a loop nest through the digits of the layout that are left, splitting loops where the
+/// layout breaks a stride. The range must have been checked: every host offset that the loops reach
+/// lies in [0, layout.host_span()).
 ///
 /// On kAffine the device strides and the device offset are final; loops may have been reversed
-/// (`flipped`, see unflip()). On kIndexed the state describes the same elements, stopped before the digit
-/// that broke it, and `*cut` says where cutting helps.
+/// (`flipped`, see unflip()). On kIndexed the state describes the same elements, stopped before the
+/// digit that broke it, and `*cut` says where cutting helps.
 Outcome resolve(const Layout& layout, Resolution* state, Cut* cut);
 
 /// Turns reversed loops back to count as the caller's did.

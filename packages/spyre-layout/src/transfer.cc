@@ -31,13 +31,15 @@ TransferPiece make_piece(const detail::Resolution& state) {
     }
     piece.loops.push_back({loop.extent, loop.other, loop.device});
   }
-  std::stable_sort(piece.loops.begin(), piece.loops.end(), [](const TransferLoop& a, const TransferLoop& b) {
-    return a.device_stride > b.device_stride;
-  });
+  std::stable_sort(piece.loops.begin(), piece.loops.end(),
+                   [](const TransferLoop& a, const TransferLoop& b) {
+                     return a.device_stride > b.device_stride;
+                   });
   return piece;
 }
 
-void plan_pieces(const Layout& layout, detail::Resolution state, std::vector<TransferPiece>* pieces) {
+void plan_pieces(const Layout& layout, detail::Resolution state,
+                 std::vector<TransferPiece>* pieces) {
   // Each turn ends in a piece or in a cut; the depth of the recursion is the number of nested cuts.
   while (true) {
     detail::Cut cut;
@@ -46,8 +48,8 @@ void plan_pieces(const Layout& layout, detail::Resolution state, std::vector<Tra
         pieces->push_back(make_piece(state));
         return;
       case detail::Outcome::kGap:
-        throw std::out_of_range("some element of the view falls between the positions of " + layout.repr() +
-                                "; check the view against its storage");
+        throw std::out_of_range("some element of the view falls between the positions of " +
+                                layout.repr() + "; check the view against its storage");
       case detail::Outcome::kIndexed: {
         detail::Resolution rest = detail::cut_off(&state, cut);
         plan_pieces(layout, state, pieces);
@@ -61,12 +63,13 @@ void plan_pieces(const Layout& layout, detail::Resolution state, std::vector<Tra
 
 std::vector<TransferPiece> transfer_plan(const Layout& layout, const std::vector<int64_t>& size,
                                          const std::vector<int64_t>& host_strides,
-                                         const std::vector<int64_t>& view_strides, int64_t storage_offset,
-                                         Access access) {
+                                         const std::vector<int64_t>& view_strides,
+                                         int64_t storage_offset, Access access) {
   if (host_strides.size() != size.size()) {
-    throw std::invalid_argument("size " + format_list(size) + " has " + std::to_string(size.size()) +
-                                " dimensions, but host strides " + format_list(host_strides) + " have " +
-                                std::to_string(host_strides.size()) + "; give one stride per dimension");
+    throw std::invalid_argument(
+        "size " + format_list(size) + " has " + std::to_string(size.size()) +
+        " dimensions, but host strides " + format_list(host_strides) + " have " +
+        std::to_string(host_strides.size()) + "; give one stride per dimension");
   }
   resolve_view(layout, size, view_strides, storage_offset, access);  // checks
   std::vector<TransferPiece> pieces;
@@ -75,7 +78,8 @@ std::vector<TransferPiece> transfer_plan(const Layout& layout, const std::vector
   state.rest = storage_offset;
   for (size_t d = 0; d < size.size(); ++d) {
     if (size[d] == 1) continue;
-    state.loops.push_back({static_cast<int>(d), size[d], view_strides[d], host_strides[d], 0, false});
+    state.loops.push_back(
+        {static_cast<int>(d), size[d], view_strides[d], host_strides[d], 0, false});
   }
   plan_pieces(layout, state, &pieces);
   return pieces;
@@ -86,12 +90,14 @@ void to_device(const void* host, HostDtype dtype, const std::vector<int64_t>& si
                const ParallelFor& parallel) {
   if (layout.host_known() && layout.host_size() != size) {
     throw std::invalid_argument("cannot copy an array of size " + format_list(size) +
-                                " into the layout of a tensor of size " + format_list(layout.host_size()) +
-                                "; the sizes must be equal");
+                                " into the layout of a tensor of size " +
+                                format_list(layout.host_size()) + "; the sizes must be equal");
   }
-  const std::vector<int64_t> strides = layout.host_known() ? layout.host_strides() : contiguous_strides(size);
+  const std::vector<int64_t> strides =
+      layout.host_known() ? layout.host_strides() : contiguous_strides(size);
   const auto* base = static_cast<const char*>(host);
-  for (const TransferPiece& piece : transfer_plan(layout, size, host_strides, strides, 0, Access::kWrite)) {
+  for (const TransferPiece& piece :
+       transfer_plan(layout, size, host_strides, strides, 0, Access::kWrite)) {
     run_transfer(piece.loops.data(), piece.loops.size(), dtype, layout.format(),
                  const_cast<char*>(base) + piece.host_offset * host_itemsize(dtype), device,
                  piece.device_offset, true, parallel);
@@ -99,19 +105,107 @@ void to_device(const void* host, HostDtype dtype, const std::vector<int64_t>& si
 }
 
 void from_device(const void* device, const Layout& layout, const std::vector<int64_t>& size,
-                 const std::vector<int64_t>& view_strides, int64_t storage_offset, void* host, HostDtype dtype,
-                 const std::vector<int64_t>& host_strides, const ParallelFor& parallel) {
+                 const std::vector<int64_t>& view_strides, int64_t storage_offset, void* host,
+                 HostDtype dtype, const std::vector<int64_t>& host_strides,
+                 const ParallelFor& parallel) {
   if (overlaps_itself(size, host_strides)) {
-    throw std::invalid_argument("cannot copy into a host array of size " + format_list(size) + " with strides " +
-                                format_list(host_strides) +
-                                ": several of its elements share one address; give an array without overlaps");
+    throw std::invalid_argument(
+        "cannot copy into a host array of size " + format_list(size) + " with strides " +
+        format_list(host_strides) +
+        ": several of its elements share one address; give an array without overlaps");
   }
   auto* base = static_cast<char*>(host);
-  for (const TransferPiece& piece : transfer_plan(layout, size, host_strides, view_strides, storage_offset)) {
+  for (const TransferPiece& piece :
+       transfer_plan(layout, size, host_strides, view_strides, storage_offset)) {
     run_transfer(piece.loops.data(), piece.loops.size(), dtype, layout.format(),
                  base + piece.host_offset * host_itemsize(dtype), const_cast<void*>(device),
                  piece.device_offset, false, parallel);
   }
+}
+
+namespace {
+
+/// Codes of a format as host elements that are copied as they are.
+std::pair<HostDtype, DataFormat> same_width(int bits) {
+  switch (bits) {
+    case 8:
+      return {HostDtype::kInt8, DataFormat::kSenInt8};
+    case 16:
+      return {HostDtype::kInt16, DataFormat::kSenInt16};
+    case 32:
+      return {HostDtype::kInt32, DataFormat::kIeeeInt32};
+    default:
+      return {HostDtype::kInt64, DataFormat::kIeeeInt64};
+  }
+}
+
+void copy_packed(const TransferPiece& piece, int bits, const uint8_t* source, uint8_t* target) {
+  std::vector<int64_t> index(piece.loops.size(), 0);
+  int64_t from = piece.host_offset;
+  int64_t to = piece.device_offset;
+  while (true) {
+    detail::write_packed(target, to, bits, detail::read_packed(source, from, bits));
+    size_t k = piece.loops.size();
+    while (k > 0) {
+      const TransferLoop& loop = piece.loops[--k];
+      from += loop.host_stride;
+      to += loop.device_stride;
+      if (++index[k] < loop.extent) break;
+      from -= loop.host_stride * loop.extent;
+      to -= loop.device_stride * loop.extent;
+      index[k] = 0;
+      if (k == 0) return;
+    }
+    if (piece.loops.empty()) return;
+  }
+}
+
+}  // namespace
+
+void restickify(const Layout& from, const void* source, const Layout& to, void* target,
+                const std::vector<int64_t>& size, const std::vector<int64_t>& strides,
+                const ParallelFor& parallel) {
+  if (from.format() != to.format()) {
+    throw std::invalid_argument(std::string("cannot restickify from format ") +
+                                format_info(from.format()).name + " to format " +
+                                format_info(to.format()).name +
+                                "; formats must be equal: convert with from_device and to_device");
+  }
+  const int bits = format_info(from.format()).bits;
+  resolve_view(to, size, strides, 0, Access::kWrite);  // checks
+  // First the source's device strides beside host strides, then those in turn become the target's.
+  for (const TransferPiece& piece : transfer_plan(from, size, strides, strides, 0)) {
+    detail::Resolution state;
+    state.rest = piece.host_offset;
+    state.other = piece.device_offset;
+    for (size_t k = 0; k < piece.loops.size(); ++k) {
+      const TransferLoop& loop = piece.loops[k];
+      state.loops.push_back(
+          {static_cast<int>(k), loop.extent, loop.host_stride, loop.device_stride, 0, false});
+    }
+    std::vector<TransferPiece> moves;
+    plan_pieces(to, state, &moves);
+    for (const TransferPiece& move : moves) {
+      if (bits < 8) {
+        copy_packed(move, bits, static_cast<const uint8_t*>(source), static_cast<uint8_t*>(target));
+        continue;
+      }
+      const auto [dtype, format] = same_width(bits);
+      run_transfer(
+          move.loops.data(), move.loops.size(), dtype, format,
+          const_cast<char*>(static_cast<const char*>(source)) + move.host_offset * bits / 8, target,
+          move.device_offset, true, parallel);
+    }
+  }
+}
+
+void restickify(const Layout& from, const void* source, const Layout& to, void* target,
+                const ParallelFor& parallel) {
+  if (!from.host_known()) {
+    throw std::invalid_argument("cannot restickify from " + from.repr() +
+                                " without knowing its host tensor; give size and strides");
+  }
+  restickify(from, source, to, target, from.host_size(), from.host_strides(), parallel);
 }
 
 }  // namespace spyre::layout

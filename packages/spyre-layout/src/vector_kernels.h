@@ -3,16 +3,16 @@
 
 #include <cstdint>
 
-/// The array kernels that are worth vectors, compiled once per instruction set and chosen at run time.
-/// Each gives the same bits as the scalar codec of the same name in codec.h, on every code.
+/// The array kernels that are worth vectors, compiled once per instruction set and chosen at run
+/// time. Each gives the same bits as the scalar codec of the same name in codec.h, on every code.
 namespace spyre::layout::detail {
 
 /// Converts `count` contiguous elements.
 using ConvertFn = void (*)(const void* source, void* target, int64_t count);
 
 /// Writes the transpose of rows x columns elements; strides count elements between rows.
-using TransposeFn = void (*)(const void* source, int64_t source_stride, void* target, int64_t target_stride,
-                             int64_t rows, int64_t columns);
+using TransposeFn = void (*)(const void* source, int64_t source_stride, void* target,
+                             int64_t target_stride, int64_t rows, int64_t columns);
 
 struct VectorKernels {
   const char* name;  ///< "avx512", "avx2", "baseline"

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Body of the array kernels. Included once per instruction set, with SPYRE_LAYOUT_ISA naming it; the
-// including file is compiled for that set. Everything here has internal linkage and nothing from other
-// headers is called: a function that the linker could share with other files would carry this file's
-// instructions into programs on older CPUs.
+// Body of the array kernels. Included once per instruction set, with SPYRE_LAYOUT_ISA naming it;
+// the including file is compiled for that set. Everything here has internal linkage and nothing
+// from other headers is called: a function that the linker could share with other files would carry
+// this file's instructions into programs on older CPUs.
 //
-// Written with the vector extensions that GCC and Clang share, which lower to whatever the target has.
-// There is no branch on data but one: half subnormals, which are rare, are redone block by block.
+// Written with the vector extensions that GCC and Clang share, which lower to whatever the target
+// has. There is no branch on data but one: half subnormals, which are rare, are redone block by
+// block.
 
 #include <cstdint>
 #include <cstring>
@@ -66,7 +67,7 @@ SPYRE_LAYOUT_INLINE U16 constant16(uint16_t value) { return U16{} + value; }
 
 /// Bits of the float that a small integer is.
 SPYRE_LAYOUT_INLINE U32 integer_float(U32 value) {
-  return (U32)__builtin_convertvector((I32)value, F32);
+  return (U32) __builtin_convertvector((I32)value, F32);
 }
 
 struct Fp16ToSen169 {
@@ -109,7 +110,8 @@ struct Sen169ToFp16 {
     const U32 magnitude = code & 0x7FFF;
     // Adding 0.5 puts units of 2^-24 at the end of the significand; the addition rounds to even.
     const F32 aligned = (F32)((magnitude << 14) + 0x30000000u) + 0.5f;
-    U32 half = pick(below(magnitude, 0x2200), (U32)aligned - 0x3F000000u, (magnitude - 0x2000) << 1);
+    U32 half =
+        pick(below(magnitude, 0x2200), (U32)aligned - 0x3F000000u, (magnitude - 0x2000) << 1);
     half = pick(below(magnitude, 0x5E00), half, constant(0x7C00));
     half = pick(magnitude == 0x7FFF, constant(0x7E00), half);
     return half | (code & 0x8000);
@@ -260,7 +262,8 @@ struct Sen152ToFloat {
 
 /// Runs `body(source, target)` on whole vectors, and once more on a padded copy of what is left.
 template <int64_t kLanes, int64_t kSourceBytes, int64_t kTargetBytes, typename Body>
-SPYRE_LAYOUT_INLINE void for_vectors(const void* source, void* target, int64_t count, const Body& body) {
+SPYRE_LAYOUT_INLINE void for_vectors(const void* source, void* target, int64_t count,
+                                     const Body& body) {
   const char* from = static_cast<const char*>(source);
   char* to = static_cast<char*>(target);
   int64_t i = 0;
@@ -268,7 +271,8 @@ SPYRE_LAYOUT_INLINE void for_vectors(const void* source, void* target, int64_t c
   if (i == count) return;
   char padded[kLanes * kSourceBytes] = {};
   char result[kLanes * kTargetBytes];
-  __builtin_memcpy(padded, from + i * kSourceBytes, static_cast<size_t>((count - i) * kSourceBytes));
+  __builtin_memcpy(padded, from + i * kSourceBytes,
+                   static_cast<size_t>((count - i) * kSourceBytes));
   body(padded, result);
   __builtin_memcpy(to + i * kTargetBytes, result, static_cast<size_t>((count - i) * kTargetBytes));
 }
@@ -289,31 +293,34 @@ static void convert_16(const void* source, void* target, int64_t count) {
   for (int64_t start = 0; start < count; start += kBlock) {
     const int64_t n = count - start < kBlock ? count - start : kBlock;
     U16 rare = {};
-    for_vectors<kLanes16, 2, 2>(from + start * 2, to + start * 2, n, [&](const char* in, char* out) {
-      store(out, Convert::common(load<U16>(in), &rare));
-    });
+    for_vectors<kLanes16, 2, 2>(
+        from + start * 2, to + start * 2, n,
+        [&](const char* in, char* out) { store(out, Convert::common(load<U16>(in), &rare)); });
     if constexpr (Convert::kHasRare) {
       if (is_zero(rare)) continue;
-      for_vectors<kLanes32, 2, 2>(from + start * 2, to + start * 2, n, [](const char* in, char* out) {
-        const U32 wide = __builtin_convertvector(load<U16Half>(in), U32);
-        store(out, __builtin_convertvector(Convert::any(wide), U16Half));
-      });
+      for_vectors<kLanes32, 2, 2>(
+          from + start * 2, to + start * 2, n, [](const char* in, char* out) {
+            const U32 wide = __builtin_convertvector(load<U16Half>(in), U32);
+            store(out, __builtin_convertvector(Convert::any(wide), U16Half));
+          });
     }
   }
 }
 
 template <typename Narrow, typename Encode>
 static void encode_floats(const void* source, void* target, int64_t count) {
-  for_vectors<kLanes32, 4, sizeof(Narrow) / kLanes32>(source, target, count, [](const char* in, char* out) {
-    store(out, __builtin_convertvector(Encode::encode(load<U32>(in)), Narrow));
-  });
+  for_vectors<kLanes32, 4, sizeof(Narrow) / kLanes32>(
+      source, target, count, [](const char* in, char* out) {
+        store(out, __builtin_convertvector(Encode::encode(load<U32>(in)), Narrow));
+      });
 }
 
 template <typename Narrow, typename Decode>
 static void decode_floats(const void* source, void* target, int64_t count) {
-  for_vectors<kLanes32, sizeof(Narrow) / kLanes32, 4>(source, target, count, [](const char* in, char* out) {
-    store(out, Decode::decode(__builtin_convertvector(load<Narrow>(in), U32)));
-  });
+  for_vectors<kLanes32, sizeof(Narrow) / kLanes32, 4>(
+      source, target, count, [](const char* in, char* out) {
+        store(out, Decode::decode(__builtin_convertvector(load<Narrow>(in), U32)));
+      });
 }
 
 static void bool_to_sen169(const void* source, void* target, int64_t count) {
@@ -351,8 +358,12 @@ SPYRE_LAYOUT_INLINE Row16 low_pairs(Row16 a, Row16 b) {
 SPYRE_LAYOUT_INLINE Row16 high_pairs(Row16 a, Row16 b) {
   return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 }
-SPYRE_LAYOUT_INLINE Row32 low_pairs(Row32 a, Row32 b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
-SPYRE_LAYOUT_INLINE Row32 high_pairs(Row32 a, Row32 b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+SPYRE_LAYOUT_INLINE Row32 low_pairs(Row32 a, Row32 b) {
+  return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+}
+SPYRE_LAYOUT_INLINE Row32 high_pairs(Row32 a, Row32 b) {
+  return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+}
 
 template <typename Row, int kSide, typename T>
 SPYRE_LAYOUT_INLINE void transpose_block(const T* source, int64_t source_stride, T* target,
@@ -376,8 +387,8 @@ SPYRE_LAYOUT_INLINE void transpose_block(const T* source, int64_t source_stride,
 }
 
 template <typename T, typename Row>
-static void transpose(const void* source, int64_t source_stride, void* target, int64_t target_stride,
-                      int64_t rows, int64_t columns) {
+static void transpose(const void* source, int64_t source_stride, void* target,
+                      int64_t target_stride, int64_t rows, int64_t columns) {
   constexpr int kSide = sizeof(Row) / sizeof(T);
   const T* from = static_cast<const T*>(source);
   T* to = static_cast<T*>(target);
@@ -385,11 +396,12 @@ static void transpose(const void* source, int64_t source_stride, void* target, i
   for (; r + kSide <= rows; r += kSide) {
     int64_t c = 0;
     for (; c + kSide <= columns; c += kSide) {
-      transpose_block<Row, kSide>(from + r * source_stride + c, source_stride, to + c * target_stride + r,
-                                target_stride);
+      transpose_block<Row, kSide>(from + r * source_stride + c, source_stride,
+                                  to + c * target_stride + r, target_stride);
     }
     for (; c < columns; ++c) {
-      for (int64_t k = r; k < r + kSide; ++k) to[c * target_stride + k] = from[k * source_stride + c];
+      for (int64_t k = r; k < r + kSide; ++k)
+        to[c * target_stride + k] = from[k * source_stride + c];
     }
   }
   for (; r < rows; ++r) {

@@ -22,12 +22,13 @@ std::string describe(const std::vector<int64_t>& size, const std::vector<int64_t
 }
 
 /// Checks the shape and the range of a view. Returns false if it has no elements.
-bool check_view(const Layout& layout, const std::vector<int64_t>& size, const std::vector<int64_t>& stride,
-                int64_t storage_offset) {
+bool check_view(const Layout& layout, const std::vector<int64_t>& size,
+                const std::vector<int64_t>& stride, int64_t storage_offset) {
   if (size.size() != stride.size()) {
-    throw std::invalid_argument("view size " + format_list(size) + " has " + std::to_string(size.size()) +
-                                " dimensions, but stride " + format_list(stride) + " has " +
-                                std::to_string(stride.size()) + "; give one stride per dimension");
+    throw std::invalid_argument("view size " + format_list(size) + " has " +
+                                std::to_string(size.size()) + " dimensions, but stride " +
+                                format_list(stride) + " has " + std::to_string(stride.size()) +
+                                "; give one stride per dimension");
   }
   bool empty = false;
   for (int64_t extent : size) {
@@ -44,19 +45,22 @@ bool check_view(const Layout& layout, const std::vector<int64_t>& size, const st
   for (size_t d = 0; d < size.size(); ++d) {
     int64_t reach = 0;
     int64_t& end = stride[d] < 0 ? low : high;
-    overflow = overflow || checked_mul(size[d] - 1, stride[d], &reach) || checked_add(end, reach, &end);
+    overflow =
+        overflow || checked_mul(size[d] - 1, stride[d], &reach) || checked_add(end, reach, &end);
   }
   if (overflow || low < 0 || high >= layout.host_span()) {
     throw std::out_of_range(
         "the " + describe(size, stride, storage_offset) + " reaches host offsets " +
-        (overflow ? std::string("beyond 64 bits") : std::to_string(low) + " to " + std::to_string(high)) +
+        (overflow ? std::string("beyond 64 bits")
+                  : std::to_string(low) + " to " + std::to_string(high)) +
         ", but the storage has elements at 0 to " + std::to_string(layout.host_span() - 1) + " (" +
         layout.repr() + "); check the view against its storage");
   }
   return true;
 }
 
-/// Throws if an element of a view that is not affine falls between the positions of a layout with gaps.
+/// Throws if an element of a view that is not affine falls between the positions of a layout with
+/// gaps.
 void check_positions(const Layout& layout, const std::vector<int64_t>& size,
                      const std::vector<int64_t>& stride, int64_t storage_offset) {
   std::vector<int64_t> index(size.size(), 0);
@@ -111,9 +115,10 @@ DeviceView resolve_view(const Layout& layout, const std::vector<int64_t>& size,
     return view;
   }
   if (access == Access::kWrite && overlaps_itself(size, stride)) {
-    throw std::invalid_argument("cannot write to the " + describe(size, stride, storage_offset) +
-                                ": several of its elements share one address; write to a view without "
-                                "overlaps, or clone it first");
+    throw std::invalid_argument(
+        "cannot write to the " + describe(size, stride, storage_offset) +
+        ": several of its elements share one address; write to a view without "
+        "overlaps, or clone it first");
   }
   view.digits = layout.digits();
   view.host_offset = storage_offset;
@@ -121,7 +126,8 @@ DeviceView resolve_view(const Layout& layout, const std::vector<int64_t>& size,
   detail::Resolution state;
   state.rest = storage_offset;
   for (size_t d = 0; d < rank; ++d) {
-    state.loops.push_back({static_cast<int>(d), size[d], size[d] == 1 ? 0 : stride[d], 0, 0, false});
+    state.loops.push_back(
+        {static_cast<int>(d), size[d], size[d] == 1 ? 0 : stride[d], 0, 0, false});
   }
   detail::Cut cut;
   switch (detail::resolve(layout, &state, &cut)) {
@@ -197,17 +203,19 @@ bool overlaps_itself(const std::vector<int64_t>& size, const std::vector<int64_t
     int64_t part = 0;
     if (checked_mul(extent - 1, step, &part) || checked_add(reach, part, &reach)) {
       throw std::invalid_argument("a view of size " + format_list(size) + " with stride " +
-                                  format_list(stride) + " reaches further than a 64-bit integer counts");
+                                  format_list(stride) +
+                                  " reaches further than a 64-bit integer counts");
     }
   }
   if (nested) return false;
   if (numel > reach + 1) return true;  // more elements than addresses
   constexpr int64_t kMostExamined = int64_t{1} << 26;
   if (numel > kMostExamined) {
-    throw std::invalid_argument("cannot tell whether the view of size " + format_list(size) +
-                                " with stride " + format_list(stride) +
-                                " overlaps itself without looking at more than 2^26 elements; use a view "
-                                "whose strides nest");
+    throw std::invalid_argument(
+        "cannot tell whether the view of size " + format_list(size) + " with stride " +
+        format_list(stride) +
+        " overlaps itself without looking at more than 2^26 elements; use a view "
+        "whose strides nest");
   }
   std::vector<int64_t> offsets(1, 0);
   offsets.reserve(static_cast<size_t>(numel));

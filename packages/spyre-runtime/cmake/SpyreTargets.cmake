@@ -38,7 +38,9 @@ function(spyre_add_capability_kernels target)
     spyre_target(${objects})
     target_compile_definitions(${objects} PRIVATE
       CPU_CAPABILITY=${capability} CPU_CAPABILITY_${capability})
-    target_compile_options(${objects} PRIVATE -O3 ${flags_${capability}})
+    # gcc 12 warns of its own intrinsics (GCC bug 105593).
+    target_compile_options(${objects} PRIVATE -O3 ${flags_${capability}}
+      $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-maybe-uninitialized>)
     target_link_libraries(${objects} PRIVATE ${ARG_LIBRARIES})
     target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/include"
                                                   "${PROJECT_SOURCE_DIR}/src")

@@ -162,19 +162,37 @@ class Scheduler {
     stage_.block_rows = stage_.row_loop < 0 ? 1 : even_rows();
   }
 
+  /// Lanes of the epilogue run along a loop that one operand alone walks, best where results are stored
+  /// side by side; rows along the largest loop that the other one alone walks.
   void matmul() {
     stage_.schedule = Schedule::kMatmul;
-    // Lanes of the epilogue run along the columns of the product: what only the second operand walks.
-    const auto& a = stage_.accesses[static_cast<size_t>(stage_.phases[0].body[0].access)].stride;
-    const auto& b = stage_.accesses[static_cast<size_t>(stage_.phases[0].body[1].access)].stride;
-    for (int l = 0; l < static_cast<int>(stage_.loops.size()); ++l) {
-      const auto i = static_cast<size_t>(l);
-      if (stage_.loops[i].reduce) continue;
-      if (a[i] == 0 && b[i] != 0) stage_.lane_loop = l;
-      if (a[i] != 0 && b[i] == 0) stage_.row_loop = l;
+    const std::vector<Instr>& body = stage_.phases[0].body;
+    auto walks = [&](int operand, int loop) {
+      return stage_.accesses[static_cast<size_t>(body[static_cast<size_t>(operand)].access)]
+                 .stride[static_cast<size_t>(loop)] != 0;
+    };
+    std::vector<int> stored;
+    for (size_t p = 1; p < stage_.phases.size(); ++p) {
+      for (const Instr& in : stage_.phases[p].body) {
+        if (is_store(in.op)) stored.push_back(in.access);
+      }
     }
-    stage_.block_lanes = even_piece(extent(stage_.lane_loop), kBlock / 4);
-    stage_.block_rows = stage_.row_loop < 0 ? 1 : even_rows();
+    int lane = -1, right = 1;
+    for (int operand : {1, 0}) {
+      for (int l = static_cast<int>(stage_.loops.size()); l-- > 0;) {
+        if (stage_.loops[static_cast<size_t>(l)].reduce || !walks(operand, l) || walks(1 - operand, l)) continue;
+        const bool better = lane < 0 || suit(l, stored) > suit(lane, stored) ||
+                            (suit(l, stored) == suit(lane, stored) && operand == right && extent(l) > extent(lane));
+        if (better) lane = l, right = operand;
+      }
+    }
+    stage_.lane_loop = lane;
+    for (int l = static_cast<int>(stage_.loops.size()); l-- > 0;) {
+      if (stage_.loops[static_cast<size_t>(l)].reduce || !walks(1 - right, l) || walks(right, l)) continue;
+      if (stage_.row_loop < 0 || extent(l) > extent(stage_.row_loop)) stage_.row_loop = l;
+    }
+    stage_.block_lanes = std::clamp<int64_t>(extent(lane), 1, kTransposeTile);
+    stage_.block_rows = std::clamp<int64_t>(extent(stage_.row_loop), 1, kTransposeTile);
   }
 
   BoundStage& stage_;

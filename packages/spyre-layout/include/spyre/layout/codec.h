@@ -9,8 +9,8 @@
 /// Conversions between host values and device codes. Scalar forms are inline and header-only; array
 /// forms use the widest vectors of the CPU they run on and give the same bits.
 ///
-/// SEN169 has one NaN-infinity code (0x7FFF with either sign), no subnormals and no infinity. Copies of
-/// half-precision host tensors use 0x7E00 (2^32) as the stand-in for infinity.
+/// SEN169 has one NaN-infinity code (0x7FFF with either sign), no subnormals and no infinity.
+/// Copies of half-precision host tensors use 0x7E00 (2^32) as the stand-in for infinity.
 namespace spyre::layout {
 
 // ---- bits ---------------------------------------------------------------------------------------
@@ -43,7 +43,8 @@ inline float sen169_to_float(uint16_t code) {
 }
 
 /// The rounding of every store of a computed value: half away from zero; magnitudes below
-/// 2^-31 * (1 + 1/1024) become signed zero; overflow, infinity and NaN become the NaN-infinity code.
+/// 2^-31 * (1 + 1/1024) become signed zero; overflow, infinity and NaN become the NaN-infinity
+/// code.
 inline uint16_t float_to_sen169(float value) {
   const uint32_t bits = float_bits(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
@@ -96,8 +97,7 @@ inline uint16_t sen169_to_fp16(uint16_t code) {
   const uint32_t significand = 512 + (magnitude & 0x1FF);
   if (shift == 0) return static_cast<uint16_t>(sign | significand);
   const uint32_t even = (significand >> shift) & 1;
-  return static_cast<uint16_t>(sign |
-                               ((significand + (1u << (shift - 1)) - 1 + even) >> shift));
+  return static_cast<uint16_t>(sign | ((significand + (1u << (shift - 1)) - 1 + even) >> shift));
 }
 
 // ---- SEN169 and bfloat16, as copies convert -----------------------------------------------------
@@ -236,10 +236,10 @@ inline int64_t float_to_integer(float value, int64_t low, int64_t high) {
 /// What becomes of a value beyond the range of a format: see encode().
 enum class Overflow : int32_t { kDefault, kSaturate };
 
-/// Encodes `count` float32 values to packed codes. Float formats round as said above for each; integer
-/// formats truncate and saturate, NaN becomes 0; BOOL is "not zero". With kSaturate a float format
-/// clamps overflow to its largest finite value. Throws std::invalid_argument for formats without
-/// storage.
+/// Encodes `count` float32 values to packed codes. Float formats round as said above for each;
+/// integer formats truncate and saturate, NaN becomes 0; BOOL is "not zero". With kSaturate a float
+/// format clamps overflow to its largest finite value. Throws std::invalid_argument for formats
+/// without storage.
 void encode(const float* values, DataFormat format, void* codes, int64_t count,
             Overflow overflow = Overflow::kDefault);
 
@@ -254,13 +254,14 @@ void decode(const void* codes, DataFormat format, float* values, int64_t count);
 /// Decodes packed codes of an integer format (or BOOL) exactly.
 void decode(const void* codes, DataFormat format, int64_t* values, int64_t count);
 
-/// A host copy in: `count` contiguous elements of `dtype` become packed codes of `format`, by the rules
-/// of copies where the pair is one that device_format() gives, and by value through float32 or int64
-/// otherwise. Throws std::invalid_argument for a dtype or format that has no codec.
+/// A host copy in: `count` contiguous elements of `dtype` become packed codes of `format`, by the
+/// rules of copies where the pair is one that device_format() gives, and by value through float32
+/// or int64 otherwise. Throws std::invalid_argument for a dtype or format that has no codec.
 void encode_from(HostDtype dtype, const void* host, DataFormat format, void* codes, int64_t count,
                  Overflow overflow = Overflow::kDefault);
 
-/// A host copy out, the other way round. To an integer dtype a float format truncates and saturates.
+/// A host copy out, the other way round. To an integer dtype a float format truncates and
+/// saturates.
 void decode_to(HostDtype dtype, const void* codes, DataFormat format, void* host, int64_t count);
 
 /// Throws std::invalid_argument unless encode_from and decode_to can convert this pair.

@@ -43,14 +43,14 @@ enum class FormatKind : int32_t { kNone, kFloat, kSigned, kUnsigned, kBool };
 
 /// Properties of a format.
 struct FormatInfo {
-  const char* name;       ///< e.g. "SEN169_FP16"
-  int bits;               ///< width of an element, 0 for INVALID
-  int elems_per_stick;    ///< 0 for formats without storage
-  bool has_storage;       ///< false for INVALID and compute-only formats
+  const char* name;     ///< e.g. "SEN169_FP16"
+  int bits;             ///< width of an element, 0 for INVALID
+  int elems_per_stick;  ///< 0 for formats without storage
+  bool has_storage;     ///< false for INVALID and compute-only formats
   FormatKind kind;
-  double min;             ///< least finite value
-  double max;             ///< largest finite value
-  double smallest;        ///< smallest value above zero
+  double min;       ///< least finite value
+  double max;       ///< largest finite value
+  double smallest;  ///< smallest value above zero
 };
 
 /// Properties of `format`. Throws std::invalid_argument for a value that is no format.
@@ -100,12 +100,12 @@ int host_itemsize(HostDtype dtype);
 /// PyTorch's name of the dtype, without "torch.".
 std::string_view host_dtype_name(HostDtype dtype);
 
-/// The dtype called `name`; "torch." in front and the aliases half, float, double, char, short, int,
-/// long and byte are understood. Throws std::invalid_argument.
+/// The dtype called `name`; "torch." in front and the aliases half, float, double, char, short,
+/// int, long and byte are understood. Throws std::invalid_argument.
 HostDtype host_dtype_by_name(std::string_view name);
 
-/// The format in which tensors of `dtype` are kept on the device. Throws std::invalid_argument for a
-/// dtype without one; the message names a dtype to cast to.
+/// The format in which tensors of `dtype` are kept on the device. Throws std::invalid_argument for
+/// a dtype without one; the message names a dtype to cast to.
 DataFormat device_format(HostDtype dtype);
 
 /// True if device_format() has an answer for `dtype`.

@@ -18,8 +18,8 @@ struct Digit {
   int64_t limit;          ///< the quotient is below this wherever the layout has a position
 };
 
-/// Device offset of host offset `offset`: each digit takes its quotient off the remainder that the one
-/// before it left. The caller vouches for 0 <= offset < host_span().
+/// Device offset of host offset `offset`: each digit takes its quotient off the remainder that the
+/// one before it left. The caller vouches for 0 <= offset < host_span().
 inline int64_t map_offset(const Digit* digits, size_t count, int64_t offset) {
   int64_t device = 0;
   for (size_t k = 0; k < count; ++k) {
@@ -45,25 +45,26 @@ class Layout {
   /// The empty layout: no dimensions. Only good for being assigned to.
   Layout() = default;
 
-  /// Row-major sticks, the default: the last host dimension is split into (sticks, elements per stick),
-  /// the others keep their order. Throws std::invalid_argument.
+  /// Row-major sticks, the default: the last host dimension is split into (sticks, elements per
+  /// stick), the others keep their order. Throws std::invalid_argument.
   static Layout row_major(const std::vector<int64_t>& size, HostDtype dtype);
 
   /// The default layout of a storage allocated for (size, strides): row-major sticks with the
-  /// dimensions in order of decreasing stride. Strides that are not dense (gaps or overlaps) give the
-  /// layout of the flat tensor of all elements that they span, so that every host offset has a position.
+  /// dimensions in order of decreasing stride. Strides that are not dense (gaps or overlaps) give
+  /// the layout of the flat tensor of all elements that they span, so that every host offset has a
+  /// position.
   static Layout strided(const std::vector<int64_t>& size, const std::vector<int64_t>& strides,
                         HostDtype dtype);
 
   /// Generic sticks: device dimensions [dim_order[1:], dim_order[0]] followed by the stick, whose
-  /// dimension is the last entry of dim_order. A trailing -1 makes the sparse layout, one element per
-  /// stick. Throws std::invalid_argument.
+  /// dimension is the last entry of dim_order. A trailing -1 makes the sparse layout, one element
+  /// per stick. Throws std::invalid_argument.
   static Layout generic_stick(const std::vector<int64_t>& size, const std::vector<int64_t>& strides,
                               HostDtype dtype, const std::vector<int64_t>& dim_order);
 
   /// As given. Throws std::invalid_argument when the parts do not make a layout.
-  static Layout make(const std::vector<int64_t>& device_size, const std::vector<int64_t>& stride_map,
-                     DataFormat format);
+  static Layout make(const std::vector<int64_t>& device_size,
+                     const std::vector<int64_t>& stride_map, DataFormat format);
 
   /// The same layout, knowing the host tensor that it is of (which tells padding apart exactly).
   /// Throws std::invalid_argument if some element of that tensor has no position.

@@ -11,7 +11,7 @@ namespace spyre::layout {
 
 /// One loop over device memory.
 struct ViewLoop {
-  int dim;                ///< dimension of the view that the loop is (a part) of
+  int dim;  ///< dimension of the view that the loop is (a part) of
   int64_t extent;
   int64_t device_stride;  ///< in device elements; may be zero or negative
 };
@@ -19,11 +19,12 @@ struct ViewLoop {
 /// Where the elements of a view lie on the device.
 struct DeviceView {
   /// True: element (i0, i1, ...) of the loop nest is at device_offset + sum(i * device_stride).
-  /// False: `loops` holds one loop per view dimension whose `device_stride` is the *host* stride; the
-  /// element's host offset h = host_offset + sum(i * stride) is mapped by map_offset(digits, h).
+  /// False: `loops` holds one loop per view dimension whose `device_stride` is the *host* stride;
+  /// the element's host offset h = host_offset + sum(i * stride) is mapped by map_offset(digits,
+  /// h).
   bool affine = true;
-  /// In the order of the view's dimensions. A dimension gives one or more loops, outermost part first,
-  /// whose extents multiply to its size.
+  /// In the order of the view's dimensions. A dimension gives one or more loops, outermost part
+  /// first, whose extents multiply to its size.
   std::vector<ViewLoop> loops;
   int64_t device_offset = 0;
   int64_t host_offset = 0;
@@ -41,9 +42,9 @@ enum class Access : int32_t {
 };
 
 /// Device access of the view (size, stride, storage_offset) of a storage with `layout`; all in host
-/// elements. Strides may be zero or negative. Throws std::out_of_range, with the numbers, when an element
-/// of the view has no position in the layout, and std::invalid_argument for malformed views and for
-/// kWrite of a view that overlaps itself. Costs about a microsecond.
+/// elements. Strides may be zero or negative. Throws std::out_of_range, with the numbers, when an
+/// element of the view has no position in the layout, and std::invalid_argument for malformed views
+/// and for kWrite of a view that overlaps itself. Costs about a microsecond.
 DeviceView resolve_view(const Layout& layout, const std::vector<int64_t>& size,
                         const std::vector<int64_t>& stride, int64_t storage_offset,
                         Access access = Access::kRead);

@@ -76,12 +76,12 @@ void binary_scalar(void* dst, const void* const* args, int64_t n) {
 
 // --- vector forms --------------------------------------------------------------------------------
 
-inline V sigmoid(V x) { return V(1.0f) / (V(1.0f) + x.neg().exp()); }
-inline V gelu(V x) { return V(0.5f) * x * (V(1.0f) + (x * V(0.70710678118654752440f)).erf()); }
+inline V sigmoid_lanes(V x) { return V(1.0f) / (V(1.0f) + x.neg().exp()); }
+inline V gelu_lanes(V x) { return V(0.5f) * x * (V(1.0f) + (x * V(0.70710678118654752440f)).erf()); }
 
 /// tanh through one exponential: 1 - 2 / (exp(2|x|) + 1), and an odd polynomial near zero, where that
 /// would cancel. Within 2 ulp; a third of the cost of a correctly rounded one.
-inline V tanh_fast(V x) {
+inline V tanh_lanes(V x) {
   const V a = x.abs();
   const V wide = V(1.0f) - V(2.0f) / ((a + a).exp_u20() + V(1.0f));
   const V s = x * x;
@@ -94,9 +94,9 @@ inline V tanh_fast(V x) {
   return V::blendv(near, wide.copysign(x), a > V(0.625f));
 }
 
-inline V gelu_tanh(V x) {
+inline V gelu_tanh_lanes(V x) {
   const V inner = V(0.79788456080286535588f) * at::vec::fmadd(V(0.044715f) * x * x, x, x);
-  return V(0.5f) * x * (V(1.0f) + tanh_fast(inner));
+  return V(0.5f) * x * (V(1.0f) + tanh_lanes(inner));
 }
 
 #define SPYRE_VECTOR_UNARY(X)                                                              \
@@ -105,10 +105,10 @@ inline V gelu_tanh(V x) {
   X(log10, x.log10()) X(log1p, x.log1p()) X(sqrt, x.sqrt()) X(rsqrt, V(1.0f) / x.sqrt())    \
   X(reciprocal, V(1.0f) / x) X(sin, x.sin()) X(cos, x.cos()) X(tan, x.tan())                \
   X(asin, x.asin()) X(acos, x.acos()) X(atan, x.atan()) X(sinh, x.sinh()) X(cosh, x.cosh()) \
-  X(tanh, tanh_fast(x)) X(asinh, x.asinh()) X(acosh, x.acosh()) X(atanh, x.atanh())         \
+  X(tanh, tanh_lanes(x)) X(asinh, x.asinh()) X(acosh, x.acosh()) X(atanh, x.atanh())         \
   X(erf, x.erf()) X(erfc, x.erfc()) X(erfinv, x.erfinv()) X(lgamma, x.lgamma())             \
-  X(digamma, x.digamma()) X(sigmoid, sigmoid(x)) X(relu, at::vec::maximum(x, V(0.0f)))      \
-  X(silu, x / (V(1.0f) + x.neg().exp())) X(gelu, gelu(x)) X(gelu_tanh, gelu_tanh(x))        \
+  X(digamma, x.digamma()) X(sigmoid, sigmoid_lanes(x)) X(relu, at::vec::maximum(x, V(0.0f)))      \
+  X(silu, x / (V(1.0f) + x.neg().exp())) X(gelu, gelu_lanes(x)) X(gelu_tanh, gelu_tanh_lanes(x))        \
   X(floor, x.floor()) X(ceil, x.ceil()) X(trunc, x.trunc()) X(round, x.round())             \
   X(frac, x - x.trunc()) X(i0, x.i0()) X(i0e, x.i0e())                                      \
   X(isnan, x.ne(x)) X(isinf, x.abs().eq(V(INFINITY))) X(isinf_sen169, x.abs().eq(V(0x1p32f)))

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "spyre/layout/formats.h"
+#include "spyre/layout/layout.h"
 #include "spyre/program/op_table.h"
 
 /// Lane kernels: what the interpreter calls for each instruction and block. Compiled once per CPU
@@ -42,6 +42,8 @@ struct Positions {
 using ReduceFn = void (*)(void* acc, void* aux, const void* lanes, int64_t rows, int64_t cols,
                           const Positions& positions);
 
+inline constexpr int64_t kMaxGemvRows = 8;
+
 /// A storage format together with the register type it is loaded into.
 enum class Codec : uint8_t { kSen169, kSen169Bool, kFp32, kSen143, kSen152, kInt8, kInt16, kInt32, kInt64, kUInt8, kCount };
 inline constexpr size_t kCodecs = static_cast<size_t>(Codec::kCount);
@@ -49,15 +51,25 @@ int64_t codec_bytes(Codec codec);
 
 inline constexpr size_t kOps = static_cast<size_t>(Op::count_);
 
-/// One operand of a matrix product: element (i, k) is at base[outer[i] + inner[k]], in device elements.
+/// One operand of a matrix product: a set of vectors along the depth (the rows of the left operand, the
+/// columns of the right one). Element k of vector i is at offset outer[i] + inner[k] from `base`, in
+/// elements; with digits, that is a host offset for layout::map_offset.
 struct MatrixView {
   const void* base;
   Codec codec;
-  const int64_t* outer;  ///< offsets of rows of a, of columns of b
-  const int64_t* inner;  ///< offsets along k
-  bool inner_contiguous;  ///< inner[k] == inner[0] + k
+  const int64_t* outer;
+  const int64_t* inner;
+  int64_t start;          ///< added to every offset
   bool outer_contiguous;  ///< outer[i] == outer[0] + i
+  bool inner_contiguous;  ///< inner[k] == inner[0] + k
+  const layout::Digit* digits;
+  size_t digit_count;
 };
+
+inline bool gemv_takes(const MatrixView& view) {
+  return view.digits == nullptr && (view.outer_contiguous || view.inner_contiguous) &&
+         (view.codec == Codec::kSen169 || view.codec == Codec::kFp32);
+}
 
 struct KernelTable {
   const char* capability = "";
@@ -67,19 +79,29 @@ struct KernelTable {
   std::array<ReduceFn, kOps> reduce_rows{};  ///< lanes of a row into the row's accumulator
   std::array<ReduceFn, kOps> reduce_cols{};  ///< lanes of a column into the column's accumulator
 
-  /// Decodes a panel of `count` rows (i = first ... ) by k_count into fp32, row-major with pitch `pitch`.
-  void (*panel_f32)(float* out, const MatrixView& view, int64_t first, int64_t count, int64_t k0, int64_t k_count,
+  // Matrix products. Panels hold SEN169 codes; values of other formats are rounded to it.
+
+  /// Vectors [first, first + count), row after row with `pitch` codes each, zeros beyond `depth`.
+  void (*pack_left)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
                     int64_t pitch) = nullptr;
-  /// The same as bfloat16 pairs hi + lo that sum to the value exactly, each row-major with pitch `pitch`.
-  void (*split_bf16)(uint16_t* hi, uint16_t* lo, const float* in, int64_t n) = nullptr;
-  /// VNNI form: element (k, n) of the result is at [(k / 2) * cols * 2 + n * 2 + k % 2].
-  void (*split_bf16_vnni)(uint16_t* hi, uint16_t* lo, const float* in, int64_t k_count, int64_t cols, int64_t pitch) =
-      nullptr;
-  /// C[m x n] (pitch ldc) = A[m x k] (pitch lda) * B[k x n] (pitch ldb), fp32.
+  /// The same as columns of a panel of `width` columns and `pitch` rows, zeros beyond count and depth.
+  /// If `pairs`, rows 2j and 2j + 1 are interleaved, as bfloat16 and half dot products take them.
+  void (*pack_right)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+                     int64_t pitch, int64_t width, bool pairs) = nullptr;
+  /// Whether every code is zero or a normal number of IEEE half; converts in place, both ways.
+  bool (*fits_half)(const uint16_t* codes, int64_t n) = nullptr;
+  void (*codes_to_half)(uint16_t* codes, int64_t n) = nullptr;
+  void (*half_to_codes)(uint16_t* to, const uint16_t* half, int64_t n) = nullptr;
+  /// Two bfloat16 values whose sum is the value of the code.
+  void (*codes_to_bf16)(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n) = nullptr;
+  void (*codes_to_f32)(float* to, const uint16_t* codes, int64_t n) = nullptr;
+  /// c = a * b, fp32, row-major with these pitches.
   void (*gemm_f32)(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
                    int64_t ldc) = nullptr;
-  /// out[j] = dot(x, row j of b) for j < count, b read in place; x has k floats.
-  void (*gemv)(float* out, const float* x, const MatrixView& b, int64_t first, int64_t count, int64_t k) = nullptr;
+  /// out[i * pitch + j] = sum over k of x[i * depth + k] * (vector first + j)[k], for i < m <= kMaxGemvRows; the
+  /// right operand is read in place. Takes contiguous SEN169 and float32 operands: see gemv_takes().
+  void (*gemv)(float* out, int64_t pitch, const float* x, int64_t m, const MatrixView& view, int64_t first,
+               int64_t count, int64_t depth) = nullptr;
 };
 
 /// The table for this CPU, by ATen's choice of capability (ATEN_CPU_CAPABILITY lowers it).

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dlpack.h"
+#include "spyre/layout/formats.h"
+
+/// A strided array lent by a Python object: through the buffer protocol, or through DLPack on the
+/// CPU.
+namespace spyre::layout::bindings {
+
+namespace py = pybind11;
+
+class HostArray {
+ public:
+  /// Borrows the memory of `object`. `dtype` says how to read the elements where the object cannot
+  /// say it itself (bfloat16 bits in a uint16 array); it must have the width of the object's own.
+  /// Throws TypeError and ValueError.
+  static HostArray borrow(py::handle object, std::optional<HostDtype> dtype, bool writable,
+                          const char* what) {
+    HostArray array;
+    if (PyObject_CheckBuffer(object.ptr())) {
+      array.from_buffer(object, writable, what);
+    } else if (py::hasattr(object, "__dlpack__")) {
+      array.from_dlpack(object, writable, what);
+    } else {
+      throw py::type_error(
+          std::string(what) + " is a " + type_name(object) +
+          "; expected an object with the buffer protocol (a NumPy array, a memoryview) or "
+          "with __dlpack__ (a CPU tensor)");
+    }
+    if (dtype && *dtype != array.dtype_) {
+      if (host_itemsize(*dtype) != host_itemsize(array.dtype_)) {
+        throw py::value_error("cannot read the " + std::string(host_dtype_name(array.dtype_)) +
+                              " elements of " + what + " as " +
+                              std::string(host_dtype_name(*dtype)) +
+                              ": their widths differ; convert the array, or leave dtype out");
+      }
+      array.dtype_ = *dtype;
+    }
+    const auto itemsize = static_cast<uintptr_t>(host_itemsize(array.dtype_));
+    if (!array.is_empty() &&
+        reinterpret_cast<uintptr_t>(array.data_) % std::min<uintptr_t>(itemsize, 8) != 0) {
+      throw py::value_error(std::string(what) +
+                            " lies at an address that is not a multiple of its " +
+                            std::to_string(itemsize) + "-byte elements; copy it first");
+    }
+    return array;
+  }
+
+  HostArray(HostArray&& other) noexcept { *this = std::move(other); }
+  HostArray& operator=(HostArray&& other) noexcept {
+    std::swap(view_, other.view_);
+    std::swap(has_view_, other.has_view_);
+    std::swap(tensor_, other.tensor_);
+    std::swap(versioned_, other.versioned_);
+    std::swap(data_, other.data_);
+    std::swap(dtype_, other.dtype_);
+    std::swap(size_, other.size_);
+    std::swap(strides_, other.strides_);
+    return *this;
+  }
+  HostArray(const HostArray&) = delete;
+  HostArray& operator=(const HostArray&) = delete;
+
+  ~HostArray() {
+    if (has_view_) PyBuffer_Release(&view_);
+    if (tensor_ && tensor_->deleter) tensor_->deleter(tensor_);
+    if (versioned_ && versioned_->deleter) versioned_->deleter(versioned_);
+  }
+
+  void* data() const { return data_; }
+  HostDtype dtype() const { return dtype_; }
+  const std::vector<int64_t>& size() const { return size_; }
+  const std::vector<int64_t>& strides() const { return strides_; }  // in elements
+
+  int64_t numel() const {
+    int64_t count = 1;
+    for (int64_t extent : size_) count *= extent;
+    return count;
+  }
+  bool is_empty() const { return numel() == 0; }
+  int64_t bytes() const { return numel() * host_itemsize(dtype_); }
+
+  bool is_contiguous() const {
+    int64_t expected = 1;
+    for (size_t d = size_.size(); d-- > 0;) {
+      if (size_[d] == 0) return true;
+      if (size_[d] != 1 && strides_[d] != expected) return false;
+      expected *= size_[d];
+    }
+    return true;
+  }
+
+  static std::string type_name(py::handle object) {
+    return py::str(py::type::handle_of(object).attr("__name__"));
+  }
+
+ private:
+  HostArray() = default;
+
+  void from_buffer(py::handle object, bool writable, const char* what) {
+    const int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw py::error_already_set();
+    has_view_ = true;
+    dtype_ = dtype_of_format(view_.format, view_.itemsize, what);
+    data_ = view_.buf;
+    for (int d = 0; d < view_.ndim; ++d) {
+      size_.push_back(view_.shape[d]);
+      if (view_.strides[d] % view_.itemsize != 0 && view_.shape[d] > 1) {
+        throw py::value_error("dimension " + std::to_string(d) + " of " + what +
+                              " has a stride of " + std::to_string(view_.strides[d]) +
+                              " bytes, which is not a multiple of its " +
+                              std::to_string(view_.itemsize) + "-byte elements; copy it first");
+      }
+      strides_.push_back(view_.shape[d] > 1 ? view_.strides[d] / view_.itemsize : 1);
+    }
+  }
+
+  void from_dlpack(py::handle object, bool writable, const char* what) {
+    const auto device = py::cast<std::pair<int, int>>(object.attr("__dlpack_device__")());
+    if (device.first != dlpack::kCpu && device.first != dlpack::kCudaHost) {
+      throw py::value_error(std::string(what) + " is a " + type_name(object) +
+                            " on DLPack device type " + std::to_string(device.first) +
+                            "; move it to the CPU first");
+    }
+    const py::object capsule = object.attr("__dlpack__")();
+    const dlpack::Tensor* tensor = nullptr;
+    if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
+      tensor_ =
+          static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+      PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+      tensor = &tensor_->tensor;
+    } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
+      versioned_ = static_cast<dlpack::ManagedTensorVersioned*>(
+          PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+      PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
+      tensor = &versioned_->tensor;
+      if (writable && (versioned_->flags & dlpack::kReadOnly)) {
+        throw py::value_error(std::string(what) + " is read-only; give a writable one");
+      }
+    } else {
+      throw py::type_error(std::string(what) + "'s __dlpack__ gave no DLPack capsule");
+    }
+    dtype_ = dtype_of_dlpack(tensor->dtype, what);
+    data_ = static_cast<char*>(tensor->data) + tensor->byte_offset;
+    size_.assign(tensor->shape, tensor->shape + tensor->ndim);
+    if (tensor->strides) {
+      strides_.assign(tensor->strides, tensor->strides + tensor->ndim);
+    } else {
+      strides_.resize(size_.size());
+      int64_t stride = 1;
+      for (size_t d = size_.size(); d-- > 0;) {
+        strides_[d] = stride;
+        stride *= size_[d];
+      }
+    }
+  }
+
+  static HostDtype dtype_of_format(const char* format, Py_ssize_t itemsize, const char* what) {
+    std::string text = format ? format : "B";
+    const std::string original = text;
+    if (!text.empty() && (text[0] == '@' || text[0] == '=' || text[0] == '<')) text.erase(0, 1);
+    const auto integer = [&](bool is_signed) -> std::optional<HostDtype> {
+      switch (itemsize) {
+        case 1:
+          return is_signed ? HostDtype::kInt8 : HostDtype::kUInt8;
+        case 2:
+          return is_signed ? HostDtype::kInt16 : HostDtype::kUInt16;
+        case 4:
+          return is_signed ? HostDtype::kInt32 : HostDtype::kUInt32;
+        case 8:
+          return is_signed ? HostDtype::kInt64 : HostDtype::kUInt64;
+        default:
+          return std::nullopt;
+      }
+    };
+    std::optional<HostDtype> dtype;
+    if (text == "e") dtype = HostDtype::kFloat16;
+    if (text == "f") dtype = HostDtype::kFloat32;
+    if (text == "d") dtype = HostDtype::kFloat64;
+    if (text == "?") dtype = HostDtype::kBool;
+    if (text == "Zf") dtype = HostDtype::kComplex64;
+    if (text == "Zd") dtype = HostDtype::kComplex128;
+    if (text.size() == 1 && std::string("bhilqn").find(text) != std::string::npos)
+      dtype = integer(true);
+    if (text.size() == 1 && std::string("BHILQNc").find(text) != std::string::npos)
+      dtype = integer(false);
+    if (dtype && host_itemsize(*dtype) == itemsize) return *dtype;
+    throw py::value_error(
+        std::string(what) + " has elements of buffer format '" + original + "' and " +
+        std::to_string(itemsize) +
+        " bytes; expected native booleans, integers or floats of at most 8 bytes");
+  }
+
+  static HostDtype dtype_of_dlpack(const dlpack::DataType& type, const char* what) {
+    struct Entry {
+      uint8_t code;
+      uint8_t bits;
+      HostDtype dtype;
+    };
+    static constexpr Entry kEntries[] = {
+        {dlpack::kInt, 8, HostDtype::kInt8},
+        {dlpack::kInt, 16, HostDtype::kInt16},
+        {dlpack::kInt, 32, HostDtype::kInt32},
+        {dlpack::kInt, 64, HostDtype::kInt64},
+        {dlpack::kUInt, 8, HostDtype::kUInt8},
+        {dlpack::kUInt, 16, HostDtype::kUInt16},
+        {dlpack::kUInt, 32, HostDtype::kUInt32},
+        {dlpack::kUInt, 64, HostDtype::kUInt64},
+        {dlpack::kFloat, 16, HostDtype::kFloat16},
+        {dlpack::kFloat, 32, HostDtype::kFloat32},
+        {dlpack::kFloat, 64, HostDtype::kFloat64},
+        {dlpack::kBFloat, 16, HostDtype::kBFloat16},
+        {dlpack::kBool, 8, HostDtype::kBool},
+        {dlpack::kComplex, 32, HostDtype::kComplex32},
+        {dlpack::kComplex, 64, HostDtype::kComplex64},
+        {dlpack::kComplex, 128, HostDtype::kComplex128},
+        {dlpack::kFloat8E4M3FN, 8, HostDtype::kFloat8E4M3FN},
+        {dlpack::kFloat8E4M3FNUZ, 8, HostDtype::kFloat8E4M3FNUZ},
+        {dlpack::kFloat8E5M2, 8, HostDtype::kFloat8E5M2},
+        {dlpack::kFloat8E5M2FNUZ, 8, HostDtype::kFloat8E5M2FNUZ},
+        {dlpack::kFloat8E8M0FNU, 8, HostDtype::kFloat8E8M0FNU},
+    };
+    for (const Entry& entry : kEntries) {
+      if (entry.code == type.code && entry.bits == type.bits && type.lanes == 1) return entry.dtype;
+    }
+    throw py::value_error(std::string(what) + " has elements of DLPack type code " +
+                          std::to_string(type.code) + ", " + std::to_string(type.bits) + " bits, " +
+                          std::to_string(type.lanes) + " lanes, which is no dtype known here");
+  }
+
+  Py_buffer view_{};
+  bool has_view_ = false;
+  dlpack::ManagedTensor* tensor_ = nullptr;
+  dlpack::ManagedTensorVersioned* versioned_ = nullptr;
+  void* data_ = nullptr;
+  HostDtype dtype_ = HostDtype::kUInt8;
+  std::vector<int64_t> size_;
+  std::vector<int64_t> strides_;
+};
+
+}  // namespace spyre::layout::bindings

@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of layouts: how a tensor lies in sticks, as text and as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from spyre_layout.layout import SpyreTensorLayout
+
+__all__ = ["Stick", "describe_dimensions", "stick_at", "to_svg", "to_text"]
+
+
+class Stick(NamedTuple):
+    """One stick of device memory.
+
+    Attributes:
+        number: Place of the stick in device memory.
+        lanes: For each element of the stick its host offset, or None for padding.
+    """
+
+    number: int
+    lanes: tuple[int | None, ...]
+
+    @property
+    def address(self) -> int:
+        """Offset of the stick in bytes."""
+        return self.number * 128
+
+    @property
+    def filled(self) -> int:
+        """How many elements are not padding."""
+        return sum(lane is not None for lane in self.lanes)
+
+
+class DimensionRole(NamedTuple):
+    """What one device dimension stands for."""
+
+    size: int
+    host_stride: int
+    text: str
+
+
+def stick_at(layout: SpyreTensorLayout, number: int) -> Stick:
+    """Return a stick of device memory by its number."""
+    if not 0 <= number < layout.num_sticks:
+        raise IndexError(
+            f"stick {number} does not lie in the {layout.num_sticks} sticks of {layout!r}"
+        )
+    eps = layout.elems_per_stick()
+    return Stick(number, tuple(layout.host_offset(number * eps + lane) for lane in range(eps)))
+
+
+def describe_dimensions(layout: SpyreTensorLayout) -> list[DimensionRole]:
+    """Say in words what each device dimension stands for."""
+    roles = []
+    last = len(layout.device_size) - 1
+    for k, (size, stride) in enumerate(zip(layout.device_size, layout.stride_map, strict=True)):
+        found = _host_dimension(layout, stride)
+        if stride < 0:
+            text = "a stick of one element" if k == last else "no host dimension"
+        elif found is None:
+            text = f"steps of {stride} in host memory"
+        else:
+            dim, step = found
+            along = f"dimension {dim}" if step == 1 else f"sticks along dimension {dim}"
+            text = f"elements of a stick, along dimension {dim}" if k == last else along
+            if step > 1 and layout.host_size is not None:
+                missing = size * step - layout.host_size[dim]
+                text += f": {layout.host_size[dim]} in {size} x {step}" + (
+                    f", the last {missing} padding" if missing else ""
+                )
+        roles.append(DimensionRole(size, stride, text))
+    return roles
+
+
+def _host_dimension(layout: SpyreTensorLayout, stride: int) -> tuple[int, int] | None:
+    """Find the host dimension that a device dimension walks along, and by how many elements."""
+    if layout.host_size is None or layout.host_strides is None or stride < 0:
+        return None
+    best = None
+    for dim, (size, own) in enumerate(zip(layout.host_size, layout.host_strides, strict=True)):
+        if (
+            size > 1
+            and stride % own == 0
+            and stride // own < max(size, layout.elems_per_stick() + 1)
+        ):
+            step = stride // own
+            if best is None or step < best[1]:
+                best = dim, step
+    return best
+
+
+def _index_text(layout: SpyreTensorLayout, stick: Stick) -> str:
+    """Name the host elements of a stick: "[0, 3, 64:128]"."""
+    offsets = [lane for lane in stick.lanes if lane is not None]
+    if not offsets:
+        return "padding"
+    if layout.host_size is None:
+        step = offsets[1] - offsets[0] if len(offsets) > 1 else 1
+        end = "" if step == 1 else f" by {step}"
+        return f"offset {offsets[0]}" + (f" to {offsets[-1]}{end}" if len(offsets) > 1 else "")
+    eps = layout.elems_per_stick()
+    lanes = [k for k, lane in enumerate(stick.lanes) if lane is not None]
+    first = layout.host_index(stick.number * eps + lanes[0])
+    last = layout.host_index(stick.number * eps + lanes[-1])
+    if first is None or last is None:
+        return "padding"
+    return (
+        "["
+        + ", ".join(str(a) if a == b else f"{a}:{b + 1}" for a, b in zip(first, last, strict=True))
+        + "]"
+    )
+
+
+def _shown(total: int, most: int) -> Iterator[int | None]:
+    """Yield the first numbers and the last one, with a None where some are left out."""
+    if total <= most:
+        yield from range(total)
+        return
+    yield from range(most - 1)
+    yield None
+    yield total - 1
+
+
+def _summary(layout: SpyreTensorLayout) -> list[tuple[str, str]]:
+    lines = []
+    if layout.host_size is not None:
+        lines.append(
+            ("host", f"{layout.host_size} {layout.host_dtype}, strides {layout.host_strides}")
+        )
+    sticks = (
+        f"{layout.num_sticks:,} stick{'s' * (layout.num_sticks != 1)} of {layout.elems_per_stick()}"
+    )
+    lines.append(
+        (
+            "device",
+            f"{layout.device_size} {layout.device_dtype.name}, stride map {layout.stride_map}",
+        )
+    )
+    padding = f", {layout.padding_ratio:.1%} padding"
+    lines.append(("memory", f"{sticks} elements, {layout.device_nbytes:,} bytes{padding}"))
+    return lines
+
+
+# ---- text ----------------------------------------------------------------------------------------
+
+_PALETTE = (39, 208, 71, 170, 220, 45, 203, 149)
+_BAR = 32
+
+
+def to_text(
+    layout: SpyreTensorLayout,
+    *,
+    sticks: int = 16,
+    at: Sequence[int] | None = None,
+    color: bool = False,
+) -> str:
+    """Draw a layout as text.
+
+    Args:
+        layout: The layout.
+        sticks: How many sticks to draw at most.
+        at: Index of a host element (or its offset, where the host is unknown) whose address to
+            tell.
+        color: Use ANSI colours.
+    """
+
+    def paint(text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if color and text else text
+
+    lines = [paint(f"{key:8}", "1") + value for key, value in _summary(layout)]
+    roles = describe_dimensions(layout)
+    lines += ["", paint(f"{'device dim':>10}  {'size':>8}  {'host stride':>11}  stands for", "1")]
+    lines += [
+        f"{k:>10}  {role.size:>8}  {role.host_stride:>11}  {role.text}"
+        for k, role in enumerate(roles)
+    ]
+    if at is not None:
+        lines += ["", _address_text(layout, at)]
+    if layout.num_sticks == 0:
+        return "\n".join([*lines, "", "no sticks: the tensor is empty"])
+
+    rows: list[tuple[str, str, str, str] | None] = []
+    for number in _shown(layout.num_sticks, sticks):
+        if number is None:
+            rows.append(None)
+            continue
+        stick = stick_at(layout, number)
+        full = round(stick.filled / len(stick.lanes) * _BAR)
+        full = max(full, 1) if stick.filled else 0
+        hue = _PALETTE[_tile_of(layout, stick) % len(_PALETTE)]
+        bar = paint("█" * full, f"38;5;{hue}") + paint("░" * (_BAR - full), "2")
+        rows.append((str(number), f"{stick.address:#x}", bar, _index_text(layout, stick)))
+    drawn = [row for row in rows if row is not None]
+    number_width = max(5, *(len(row[0]) for row in drawn))
+    address_width = max(7, *(len(row[1]) for row in drawn))
+    title = f"{'stick':>{number_width}}  {'address':>{address_width}}  "
+    lines += ["", paint(title + f"{'█ elements  ░ padding':<{_BAR}}  host elements", "1")]
+    for row in rows:
+        if row is None:
+            lines.append(f"{'...':>{number_width}}")
+        else:
+            lines.append(f"{row[0]:>{number_width}}  {row[1]:>{address_width}}  {row[2]}  {row[3]}")
+    return "\n".join(lines)
+
+
+def _address_text(layout: SpyreTensorLayout, at: Sequence[int]) -> str:
+    if layout.host_size is None and len(at) != 1:
+        raise ValueError(
+            "the layout does not know its host tensor; give the host offset of the element"
+        )
+    where: int | Sequence[int] = at[0] if layout.host_size is None else at
+    offset = layout.device_offset(where)
+    bit = offset * layout.device_dtype.bits
+    sub = f", bit {bit % 8}" if layout.device_dtype.bits < 8 else ""
+    eps = layout.elems_per_stick()
+    return (
+        f"element {list(at)} lies at device coordinates {layout.device_coordinates(where)}: "
+        f"byte {bit // 8:#x}{sub}, stick {offset // eps}, element {offset % eps} of it"
+    )
+
+
+def _tile_of(layout: SpyreTensorLayout, stick: Stick) -> int:
+    """Number of the stick among those along its own host dimension: what its colour shows."""
+    lane_stride = layout.stride_map[-1]
+    rest = stick.number
+    for size, stride in reversed(
+        list(zip(layout.device_size[:-1], layout.stride_map[:-1], strict=True))
+    ):
+        rest, coordinate = divmod(rest, size)
+        if lane_stride > 0 and stride == lane_stride * layout.elems_per_stick():
+            return coordinate
+    return 0
+
+
+# ---- SVG -----------------------------------------------------------------------------------------
+
+_COLORS = ("#4c8bf5", "#f2994a", "#5bb974", "#b46ac6", "#e8c33d", "#35b1c4", "#e4685d", "#8f9f3a")
+_STYLE = (
+    "text{font-family:Helvetica,Arial,sans-serif;font-size:12px;fill:#24292f}"
+    ".title{font-size:15px;font-weight:600}.small{font-size:10.5px;fill:#57606a}"
+    ".mono{font-family:Menlo,Consolas,monospace;font-size:10.5px}"
+    ".cell{stroke:#fff;stroke-width:1}.edge{fill:none;stroke:#24292f;stroke-width:1.2}"
+)
+_HATCH = (
+    '<pattern id="padding" width="6" height="6" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(45)">'
+    '<rect width="6" height="6" fill="#f3f4f6"/>'
+    '<rect width="2" height="6" fill="#c9ced6"/></pattern>'
+)
+
+
+def to_svg(layout: SpyreTensorLayout, *, sticks: int = 20) -> str:
+    """Draw a layout as SVG: the host tensor cut into sticks, and device memory beside it.
+
+    Args:
+        layout: The layout.
+        sticks: How many sticks of device memory to draw at most.
+    """
+    body: list[str] = []
+    top = 24
+    body.append(_text(20, top, repr(layout).removeprefix("SpyreTensor"), "title"))
+    for key, value in _summary(layout):
+        top += 19
+        body.append(_text(20, top, f"{key}: {value}"))
+    top += 26
+
+    left_height = _host_panel(layout, body, 20, top)
+    right_height = _device_panel(layout, body, 400, top, sticks)
+    height = top + max(left_height, right_height)
+    body.append(
+        f'<rect x="20" y="{height + 8}" width="14" height="12" fill="url(#padding)" class="edge"/>'
+    )
+    body.append(_text(40, height + 18, "padding: unspecified contents", "small"))
+    height += 34
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 {height}" width="960" '
+        f'height="{height}" role="img"><title>{_escape(repr(layout))}</title>'
+        f"<style>{_STYLE}</style><defs>{_HATCH}</defs>"
+        f'<rect width="960" height="{height}" fill="#fff"/>{"".join(body)}</svg>\n'
+    )
+
+
+def _host_panel(layout: SpyreTensorLayout, body: list[str], x: int, y: int) -> int:
+    """Draw the plane of the host tensor that the sticks lie in; returns the height taken."""
+    size = layout.host_size
+    if not size or layout.num_sticks == 0:
+        body.append(
+            _text(x, y, "host tensor unknown" if size is None else f"host tensor {size}", "title")
+        )
+        return 20
+    lane = _host_dimension(layout, layout.stride_map[-1])
+    across = lane[0] if lane else len(size) - 1
+    others = [dim for dim in range(len(size)) if dim != across]
+    down = others[-1] if others else None
+    rows = size[down] if down is not None else 1
+    columns = size[across]
+    eps = layout.elems_per_stick()
+    tiles = -(-columns // eps) if lane else columns
+    body.append(_text(x, y, f"host tensor {size}", "title"))
+    depth = [dim for dim in others if dim != down]
+    note = f"dimension {across} across" + (f", {down} down" if down is not None else "")
+    note += f"; one plane of {'x'.join(str(size[d]) for d in depth)}" if depth else ""
+    body.append(_text(x, y + 17, note, "small"))
+
+    shown = min(tiles, 10)
+    width = 330
+    cell = width / shown
+    plane = max(40, min(220, rows * 14))
+    top = y + 30
+    for tile in range(shown):
+        last = tile == shown - 1 and tiles > shown
+        number = tiles - 1 if last else tile
+        start = number * eps if lane else number
+        filled = min(eps, columns - start) / eps if lane else 1.0
+        left = x + tile * cell
+        color = _COLORS[number % len(_COLORS)] if lane else _COLORS[0]
+        body.append(_rect(left, top, cell * filled, plane, color))
+        if filled < 1:
+            body.append(
+                _rect(left + cell * filled, top, cell * (1 - filled), plane, "url(#padding)")
+            )
+        end = min(columns, start + (eps if lane else 1))
+        label = f"{start}:{end}" if lane else str(start)
+        body.append(
+            _text(left + 3, top + plane + 13, "…" if last and cell < 40 else label, "small")
+        )
+    body.append(f'<rect x="{x}" y="{top}" width="{width}" height="{plane}" class="edge"/>')
+    body.append(
+        _text(x, top + plane + 32, f"{rows} row{'s' * (rows != 1)} of {columns} elements", "small")
+    )
+    return plane + 72
+
+
+def _device_panel(layout: SpyreTensorLayout, body: list[str], x: int, y: int, sticks: int) -> int:
+    """Draw device memory as a column of sticks; returns the height taken."""
+    body.append(_text(x, y, f"device memory {layout.device_size}", "title"))
+    if layout.num_sticks == 0:
+        body.append(_text(x, y + 20, "no sticks: the tensor is empty", "small"))
+        return 30
+    body.append(_text(x, y + 17, "one stick of 128 bytes a row, in order of addresses", "small"))
+    top = y + 30
+    width = 256
+    for number in _shown(layout.num_sticks, sticks):
+        if number is None:
+            body.append(_text(x + 70 + width / 2, top + 11, "⋮"))
+            top += 18
+            continue
+        stick = stick_at(layout, number)
+        share = stick.filled / len(stick.lanes)
+        color = _COLORS[_tile_of(layout, stick) % len(_COLORS)]
+        body.append(_text(x, top + 11, f"{stick.address:#07x}", "mono"))
+        left = x + 70
+        filled = max(width * share, 2) if stick.filled else 0
+        if filled:
+            body.append(_rect(left, top, filled, 14, color))
+        if filled < width:
+            body.append(_rect(left + filled, top, width - filled, 14, "url(#padding)"))
+        body.append(f'<rect x="{left}" y="{top}" width="{width}" height="14" class="edge"/>')
+        body.append(_text(left + width + 10, top + 11, _index_text(layout, stick), "mono"))
+        top += 18
+    return top - y + 6
+
+
+def _rect(x: float, y: float, width: float, height: float, fill: str) -> str:
+    box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect {box} fill="{fill}" class="cell"/>'
+
+
+def _text(x: float, y: float, text: str, style: str = "") -> str:
+    attribute = f' class="{style}"' if style else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{attribute}>{_escape(text)}</text>'
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
