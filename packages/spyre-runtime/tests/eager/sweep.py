@@ -17,10 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import spyre_runtime
 import torch
 from compare import HALF, as_reference, mismatch, tree_to_device
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+
+spyre_runtime.register()
 
 DTYPES = (torch.float32, torch.float16, torch.int64, torch.bool)
 

@@ -91,10 +91,15 @@ at::Tensor prepare_output(const Call& call, const at::Tensor& input) {
   return out;
 }
 
-template <bool is_log>
+/// kSafe is softmax for attention: a row whose elements are all -inf gives zeros.
+enum class Softmax : uint8_t { kPlain, kLog, kSafe };
+
+template <Softmax kind>
 bool softmax(Call& call) {
   const at::Tensor& self = call.tensor(0);
-  if (!is_float_on_device(self) || call[2].toBool()) return false;
+  // The third argument asks for another dtype.
+  const bool converts = kind == Softmax::kSafe ? call.has(2) : call[2].toBool();
+  if (!is_float_on_device(self) || converts) return false;
   const int64_t dim = at::maybe_wrap_dim(call[1].toInt(), self.dim());
   at::Tensor out = prepare_output(call, self);
   if (!out.defined()) return false;
@@ -116,17 +121,23 @@ bool softmax(Call& call) {
       stage.phase(true);
       Value largest = stage.emit(Op::reduce_max, {stage.load(in)});
       stage.phase();
-      if (is_sen169(self.scalar_type())) {
+      const bool is_half = is_sen169(self.scalar_type());
+      std::optional<Value> is_masked;
+      if (kind == Softmax::kSafe) {
+        is_masked = largest == (is_half ? -kSen169Infinity : -INFINITY);
+        largest = where(*is_masked, 0, largest);
+      } else if (is_half) {
         // A row whose maximum is infinite has no softmax; -inf there means that all is masked.
         largest = where(abs(largest) == kSen169Infinity, NAN, largest);
       }
       stage.phase(true);
       const Value sum = stage.emit(Op::reduce_sum, {exp(stage.load(in) - largest)});
       stage.phase();
-      const Value scale = is_log ? largest + log(sum) : reciprocal(sum);
+      Value scale = kind == Softmax::kLog ? largest + log(sum) : reciprocal(sum);
+      if (is_masked) scale = where(*is_masked, 0, scale);
       stage.phase(true);
       const Value x = stage.load(in);
-      stage.store(to, is_log ? x - scale : exp(x - largest) * scale);
+      stage.store(to, kind == Softmax::kLog ? x - scale : exp(x - largest) * scale);
       return program.finish();
     };
     launch(*cached_program(key, build), {out, self});
@@ -389,8 +400,9 @@ bool layer_norm_backward(Call& call) {
 
 const std::vector<Kernel>& normalize_kernels() {
   static const std::vector<Kernel> kernels = {
-      {"_softmax", softmax<false>, "f"},
-      {"_log_softmax", softmax<true>, "f"},
+      {"_softmax", softmax<Softmax::kPlain>, "f"},
+      {"_safe_softmax", softmax<Softmax::kSafe>, "f"},
+      {"_log_softmax", softmax<Softmax::kLog>, "f"},
       {"_softmax_backward_data", softmax_backward<false>, "f"},
       {"_log_softmax_backward_data", softmax_backward<true>, "f"},
       {"native_layer_norm", layer_norm, "f"},
