@@ -71,7 +71,7 @@ LINTERS = (
 )
 DOCS = ("sphinx>=8", "myst-parser>=4", "furo")
 
-# Packages with C++ tests -> the switches that build them and nothing that needs torch or Python.
+# Packages with C++ tests -> the switches that build them and nothing that needs Python.
 CPP_TESTS = {
     "spyre-layout": ("SPYRE_LAYOUT_BUILD_TESTS=ON", "SPYRE_LAYOUT_BUILD_PYTHON=OFF"),
     "spyre-runtime": ("SPYRE_BUILD_TESTS=ON", "SPYRE_BUILD_PYTHON=OFF"),
@@ -224,8 +224,8 @@ def sdist(session: nox.Session) -> None:
 
 @nox.session
 def cpp(session: nox.Session) -> None:
-    """Build and run the C++ tests of layout and of the torch-free runtime."""
-    _install(session, None, "cmake>=3.26", "ninja", torch=False)
+    """Build and run the C++ tests of layout, of the runtime core and of the software device."""
+    _install(session, None, "cmake>=3.26", "ninja")  # the software device links libtorch_cpu
     REPORTS.mkdir(parents=True, exist_ok=True)
     if shutil.which("ccache"):
         session.env["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
@@ -252,7 +252,9 @@ def tests_layout(session: nox.Session) -> None:
 @nox.session(name="tests-runtime", requires=["build"])
 def tests_runtime(session: nox.Session) -> None:
     """Test the device: runtime core, software device, eager kernels."""
-    _install(session, "spyre-runtime", *TEST_TOOLS, "numpy", "expecttest")
+    _install(
+        session, "spyre-runtime", *TEST_TOOLS, "numpy", "expecttest", "cmake>=3.26", "ninja"
+    )
     _pytest(session, "packages/spyre-runtime/tests")
 
 
@@ -372,6 +374,8 @@ def dev(session: nox.Session) -> None:
     pip = (python, "-m", "pip", "install", "-q")
     session.run(*pip, TORCH, external=True)
     session.run(*pip, *BUILD_TOOLS, *TEST_TOOLS, *MODELS, "expecttest", external=True)
+    # CMake asks installed packages for their files, and imports them: none may be half renewed.
+    session.run(python, "-m", "pip", "uninstall", "-q", "-y", *SIBLINGS, external=True)
     for package in SIBLINGS:
         compiled = (ROOT / "packages" / package / "CMakeLists.txt").is_file()
         settings = [f"--config-settings=build-dir={BUILD / 'dev' / package}"] if compiled else []

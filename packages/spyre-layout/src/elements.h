@@ -78,18 +78,22 @@ struct SubByteElement {
 
 inline float same_float(float value) { return value; }
 
+/// Finite values beyond +-kMax become that; infinity and NaN stay.
+template <uint32_t kMaxBits>
 inline float clamp_finite(float value) {
-  constexpr float kMax = std::numeric_limits<float>::max();
-  return value > kMax ? kMax : value < -kMax ? -kMax : value;
+  const uint32_t bits = float_bits(value);
+  const uint32_t magnitude = bits & 0x7FFFFFFF;
+  return magnitude > kMaxBits && magnitude < 0x7F800000u
+             ? bits_float((bits & 0x80000000u) | kMaxBits)
+             : value;
 }
 
 inline uint16_t float_to_fp16_saturate(float value) {
-  return float_to_fp16(value > 65504.0f ? 65504.0f : value < -65504.0f ? -65504.0f : value);
+  return float_to_fp16(clamp_finite<0x477FE000u>(value));  // 65504
 }
 
 inline uint16_t float_to_bf16_saturate(float value) {
-  constexpr float kMax = 0x1.fep127f;
-  return float_to_bf16(value > kMax ? kMax : value < -kMax ? -kMax : value);
+  return float_to_bf16(clamp_finite<0x7F7F0000u>(value));
 }
 
 struct DoubleElement {
@@ -97,10 +101,10 @@ struct DoubleElement {
   static constexpr bool kFloating = true;
   static float load(T value) { return static_cast<float>(value); }
   static T store(float value) { return value; }
-  static T store_saturate(float value) { return clamp_finite(value); }
+  static T store_saturate(float value) { return value; }
 };
 
-using Fp32Element = FloatElement<float, same_float, same_float, clamp_finite>;
+using Fp32Element = FloatElement<float, same_float, same_float, same_float>;
 using Fp16Element = FloatElement<uint16_t, fp16_to_float, float_to_fp16, float_to_fp16_saturate>;
 using Bf16Element = FloatElement<uint16_t, bf16_to_float, float_to_bf16, float_to_bf16_saturate>;
 using Sen169Element =

@@ -159,7 +159,7 @@ struct FloatToSen169Saturate {
     U32 code = (magnitude + 0x2000u - 0x30000000u) >> 14;
     code = pick(below(magnitude, 0x30002000), constant(0), code);
     code = pick(below(magnitude, 0x4FFFA000), code, constant(0x7FFE));
-    code = pick(below(magnitude, 0x7F800001), code, constant(0x7FFF));
+    code = pick(below(magnitude, 0x7F800000), code, constant(0x7FFF));
     return code | ((bits >> 16) & 0x8000);
   }
 };
@@ -243,7 +243,7 @@ struct FloatToSen152 {
     code = pick(code == 0, code, code | sign);
     const U32 overflow = kSaturate ? sign | 0x7F : constant(0x80);
     code = pick(below(magnitude, 0x47700000), code, overflow);
-    return pick(below(magnitude, 0x7F800001), code, constant(0x80));
+    return pick(below(magnitude, 0x7F800000), code, constant(0x80));
   }
 };
 

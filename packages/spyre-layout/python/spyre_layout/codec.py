@@ -32,8 +32,8 @@ def encode(
     Args:
         values: A number, a list of numbers, or an array.
         fmt: The format, e.g. `DataFormats.SEN169_FP16`.
-        saturate: Clamp to the largest finite value (or integer) where the default overflows or
-            wraps.
+        saturate: Clamp finite values to the largest finite one where the default overflows, and
+            integers to the range where it wraps.
         out: An array to write the codes to.
 
     Returns:
@@ -108,7 +108,7 @@ def encode_from(
         fmt: The format.
         dtype: How to read the elements, where the array cannot say: "bfloat16" for bits in a uint16
             array.
-        saturate: Convert by value and clamp to the largest finite value.
+        saturate: Convert by value, as `encode` does, and clamp as it does.
         out: An array to write the codes to.
 
     Returns:

@@ -260,7 +260,7 @@ def to_svg(layout: SpyreTensorLayout, *, sticks: int = 20) -> str:
     """
     body: list[str] = []
     top = 24
-    body.append(_text(20, top, repr(layout).removeprefix("SpyreTensor"), "title"))
+    body.append(_text(20, top, repr(layout), "title"))
     for key, value in _summary(layout):
         top += 19
         body.append(_text(20, top, f"{key}: {value}"))
@@ -269,9 +269,7 @@ def to_svg(layout: SpyreTensorLayout, *, sticks: int = 20) -> str:
     left_height = _host_panel(layout, body, 20, top)
     right_height = _device_panel(layout, body, 400, top, sticks)
     height = top + max(left_height, right_height)
-    body.append(
-        f'<rect x="20" y="{height + 8}" width="14" height="12" fill="url(#padding)" class="edge"/>'
-    )
+    body.append(_rect(20, height + 8, 14, 12, "url(#padding)"))
     body.append(_text(40, height + 18, "padding: unspecified contents", "small"))
     height += 34
     return (

@@ -6,6 +6,8 @@ Light by design: no device is opened, and neither Dynamo nor Inductor is importe
 
 from __future__ import annotations
 
+import sys
+
 DEVICE_NAME = "spyre"
 
 
@@ -34,7 +36,7 @@ def register(*, names_only: bool = False) -> None:
         format_on_cpu()
     if not names_only:
         from spyre_runtime._native import native
-        from spyre_runtime._post_import import when_imported
+        from spyre_runtime.post_import import when_imported
 
         native()
         when_imported("torch._dynamo.trace_rules", _keep_dynamo_out)
@@ -54,9 +56,9 @@ def _supply_accelerator_functions() -> None:
 
 def _keep_dynamo_out() -> None:
     """Tell Dynamo not to trace this package: else even CPU-only graphs can fail after a break."""
-    import torch._dynamo.trace_rules
-
-    torch._dynamo.trace_rules.add("spyre_runtime")
+    # Not `import torch._dynamo`: that package is still being imported when this runs.
+    trace_rules = sys.modules["torch._dynamo.trace_rules"]
+    trace_rules.add("spyre_runtime")
 
 
 def _register_interface() -> None:

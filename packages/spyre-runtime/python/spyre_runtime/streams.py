@@ -120,5 +120,7 @@ def set_stream(stream: torch.Stream) -> None:
 
 def _as_stream(stream_id: int, index: int) -> Stream:
     return Stream(
-        stream_id=stream_id, device_index=index, device_type=torch.device(DEVICE_NAME, index).type
+        stream_id=stream_id,
+        device_index=index,
+        device_type=int(torch._C._autograd.DeviceType.PrivateUse1),
     )

@@ -133,6 +133,11 @@ runtime::Allocation* allocate_typed(int device, const layout::Layout& layout,
       [&] { return runtime::allocate(stream_of(device), layout, dtype, size_bytes); });
 }
 
+runtime::Allocation* allocate_interned(int device, const runtime::InternedLayout& layout,
+                                       int64_t size_bytes) {
+  return translated([&] { return runtime::allocate(stream_of(device), layout, size_bytes); });
+}
+
 StorageLocation locate_storage(const c10::StorageImpl& storage) {
   const c10::DataPtr& data = storage.data_ptr();
   if (data.get_deleter() == &delete_allocation && data.get_context() != nullptr) {

@@ -42,9 +42,10 @@ decltype(auto) translated(Body&& body) {
   }
 }
 
-/// A Python UserWarning with this text and no more (TORCH_WARN would add the C++ file and line).
+/// A Python UserWarning at the Python line that got here. (TORCH_WARN would name a C++ path of the build.)
 inline void warn_user(const std::string& message) {
-  c10::warn(c10::Warning(c10::UserWarning(), {__func__, __FILE__, __LINE__}, message, /*verbatim=*/true));
+  c10::warn(c10::Warning(c10::UserWarning(), {__func__, "spyre_runtime", __LINE__}, message,
+                         /*verbatim=*/false));
 }
 
 /// "[2, 3]"

@@ -23,6 +23,9 @@ runtime::Allocation* allocate_raw(int device, int64_t size_bytes);
 runtime::Allocation* allocate_typed(int device, const layout::Layout& layout,
                                     layout::HostDtype dtype, int64_t size_bytes);
 
+runtime::Allocation* allocate_interned(int device, const runtime::InternedLayout& layout,
+                                       int64_t size_bytes);
+
 /// The allocation that a storage's pointer lies in, and how many host bytes into it; {nullptr, 0} for
 /// a storage without memory.
 struct StorageLocation {

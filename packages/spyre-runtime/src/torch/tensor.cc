@@ -4,7 +4,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/TensorImpl.h>
-#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <array>
@@ -101,16 +100,25 @@ runtime::Allocation* placeholder(int device, HostDtype dtype) {
   return entry;
 }
 
+c10::DataPtr no_memory(int device) {
+  check_not_forked();
+  return {nullptr, nullptr, device_allocator()->raw_deleter(),
+          c10::Device(kSpyre, static_cast<c10::DeviceIndex>(device))};
+}
+
+/// Contiguous without `stride`.
 at::Tensor make_tensor(c10::DataPtr data, int64_t size_bytes, at::IntArrayRef size,
-                       at::IntArrayRef stride, ScalarType dtype) {
+                       at::OptionalIntArrayRef stride, ScalarType dtype) {
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(size_bytes), std::move(data),
       device_allocator(), /*resizable=*/true);
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
       c10::scalarTypeToTypeMeta(dtype));
-  if (size.size() != 1 || size[0] != 0) {
-    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
+  if (stride.has_value()) {
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(size, *stride);
+  } else {
+    tensor.unsafeGetTensorImpl()->set_sizes_contiguous(size);
   }
   return tensor;
 }
@@ -146,8 +154,16 @@ bool is_sen169(ScalarType dtype) {
 
 at::Tensor empty(at::IntArrayRef size, ScalarType dtype, c10::Device device) {
   at::detail::check_size_nonnegative(size);
-  const auto stride = c10::contiguous_strides(size);
-  return empty_strided(size, stride, dtype, device);
+  const HostDtype host = host_dtype(dtype);
+  const int index = checked_device(device);
+  const auto size_bytes = static_cast<int64_t>(at::detail::computeStorageNbytesContiguous(
+      size, static_cast<size_t>(layout::host_itemsize(host))));
+  if (size_bytes == 0) return make_tensor(no_memory(index), 0, size, std::nullopt, dtype);
+  // The way of almost every tensor: the layout is looked up, not made.
+  runtime::Allocation* allocation = translated([&] {
+    return allocate_interned(index, runtime::intern_row_major(size.data(), size.size(), host), size_bytes);
+  });
+  return make_tensor(wrap_allocation(allocation), size_bytes, size, std::nullopt, dtype);
 }
 
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, ScalarType dtype,
@@ -157,16 +173,10 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, ScalarTyp
   const int64_t item = layout::host_itemsize(host);
   const auto size_bytes =
       static_cast<int64_t>(at::detail::computeStorageNbytes(size, stride, static_cast<size_t>(item)));
-  c10::DataPtr data;
-  if (size_bytes == 0) {
-    check_not_forked();
-    data = c10::DataPtr(nullptr, nullptr, device_allocator()->raw_deleter(),
-                        c10::Device(kSpyre, static_cast<c10::DeviceIndex>(index)));
-  } else {
-    data = wrap_allocation(translated(
-        [&] { return allocate_typed(index, layout_for(size, stride, host), host, size_bytes); }));
-  }
-  return make_tensor(std::move(data), size_bytes, size, stride, dtype);
+  if (size_bytes == 0) return make_tensor(no_memory(index), 0, size, stride, dtype);
+  runtime::Allocation* allocation = translated(
+      [&] { return allocate_typed(index, layout_for(size, stride, host), host, size_bytes); });
+  return make_tensor(wrap_allocation(allocation), size_bytes, size, stride, dtype);
 }
 
 at::Tensor empty_like(const at::Tensor& like, at::IntArrayRef size, ScalarType dtype) {

@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import NoReturn
 
 from torch_spyre import _siblings
-from torch_spyre._post_import import when_imported
 from torch_spyre.constants import DEVICE_NAME
 
 _is_registered = False
@@ -52,6 +51,7 @@ def _register() -> None:
         return
 
     import spyre_inductor
+    from spyre_runtime.post_import import when_imported
 
     for module, hook in spyre_inductor.post_import_hooks().items():
         when_imported(module, hook)

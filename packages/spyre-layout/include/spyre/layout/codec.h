@@ -54,13 +54,14 @@ inline uint16_t float_to_sen169(float value) {
   return static_cast<uint16_t>(sign | ((magnitude + 0x2000u - 0x30000000u) >> 14));
 }
 
-/// As float_to_sen169, but overflow and infinity become the largest finite value; NaN stays NaN.
+/// As float_to_sen169, but finite overflow becomes the largest finite value. Infinity and NaN
+/// become the NaN-infinity code all the same.
 inline uint16_t float_to_sen169_saturate(float value) {
   const uint32_t bits = float_bits(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
   const uint32_t magnitude = bits & 0x7FFFFFFF;
   if (magnitude < 0x30002000u) return sign;
-  if (magnitude > 0x7F800000u) return sign | kSen169Nan;
+  if (magnitude >= 0x7F800000u) return sign | kSen169Nan;
   if (magnitude >= 0x4FFFA000u) return sign | kSen169Max;
   return static_cast<uint16_t>(sign | ((magnitude + 0x2000u - 0x30000000u) >> 14));
 }
@@ -203,11 +204,11 @@ inline uint8_t float_to_sen152(float value) {
   return code == 0 ? 0 : static_cast<uint8_t>(sign | code);
 }
 
-/// As float_to_sen152, but overflow and infinity become +-57344.
+/// As float_to_sen152, but finite overflow becomes +-57344.
 inline uint8_t float_to_sen152_saturate(float value) {
   const uint32_t bits = float_bits(value);
   const uint32_t magnitude = bits & 0x7FFFFFFF;
-  if (magnitude >= 0x47700000u && magnitude <= 0x7F800000u) {
+  if (magnitude >= 0x47700000u && magnitude < 0x7F800000u) {
     return static_cast<uint8_t>(((bits >> 24) & 0x80) | 0x7F);
   }
   return float_to_sen152(value);
@@ -238,8 +239,8 @@ enum class Overflow : int32_t { kDefault, kSaturate };
 
 /// Encodes `count` float32 values to packed codes. Float formats round as said above for each;
 /// integer formats truncate and saturate, NaN becomes 0; BOOL is "not zero". With kSaturate a float
-/// format clamps overflow to its largest finite value. Throws std::invalid_argument for formats
-/// without storage.
+/// format clamps finite overflow to its largest finite value; infinity is treated as by default.
+/// Throws std::invalid_argument for formats without storage.
 void encode(const float* values, DataFormat format, void* codes, int64_t count,
             Overflow overflow = Overflow::kDefault);
 

@@ -92,8 +92,9 @@ typedef struct spyre_driver_api {
   void (*device_close)(spyre_device*);
   spyre_status (*device_properties)(spyre_device*, spyre_device_properties*, char* error);
 
-  /* Device memory: `bytes` is a multiple of 128. Addresses are opaque; 0 is never valid. The caller
-   * frees only memory that no queued work uses. Contents are unspecified. */
+  /* Device memory: `bytes` is a multiple of 128. Addresses are opaque, except that address + n lies in
+   * the same allocation for every n < bytes, and that they are multiples of 128; 0 is never valid. The
+   * caller frees only memory that no queued work uses. Contents are unspecified. */
   spyre_status (*memory_alloc)(spyre_device*, uint64_t bytes, uint64_t* address, char* error);
   void (*memory_free)(spyre_device*, uint64_t address);
   spyre_status (*memory_info)(spyre_device*, uint64_t* free_bytes, uint64_t* total_bytes, char* error);
@@ -106,7 +107,10 @@ typedef struct spyre_driver_api {
    * usable. */
   spyre_status (*stream_synchronize)(spyre_stream*, char* error);
 
-  /* Events. record captures the work queued so far; wait makes later work of `stream` wait for it. */
+  /* Events. record captures the work queued so far; wait makes later work of `stream` wait for it. An
+   * event that was never recorded counts as reached. Recording again leaves those alone who already wait
+   * for the former point. elapsed is SPYRE_NOT_READY before both events are reached, and
+   * SPYRE_INVALID_ARGUMENT if one was never recorded. */
   spyre_status (*event_create)(spyre_device*, spyre_event** out, char* error);
   void (*event_destroy)(spyre_event*);
   spyre_status (*event_record)(spyre_event*, spyre_stream*, char* error);
@@ -122,7 +126,8 @@ typedef struct spyre_driver_api {
 
   /* Programs. load verifies the image (spyre::program::serialize of a bound program) and refuses it
    * with the reason. launch queues one run; `addresses` has one device address per argument buffer, in
-   * the order of declaration, each with at least the bytes that the image says. */
+   * the order of declaration, a multiple of 128, each with at least the bytes that the image says. An
+   * index out of range met by the run is told by the next stream_synchronize. */
   spyre_status (*program_load)(spyre_device*, const void* image, size_t size, spyre_program** out, char* error);
   void (*program_unload)(spyre_program*); /* queued runs finish first; may be called while they run */
   spyre_status (*program_launch)(spyre_stream*, spyre_program*, const uint64_t* addresses, uint32_t count,

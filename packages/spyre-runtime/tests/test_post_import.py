@@ -5,7 +5,7 @@ import importlib
 import sys
 
 import pytest
-from torch_spyre._post_import import when_imported
+from spyre_runtime.post_import import when_imported
 
 
 @pytest.fixture

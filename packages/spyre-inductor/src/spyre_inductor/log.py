@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiler's log: silent unless SPYRE_INDUCTOR_LOG=1."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+
+from spyre_inductor.config import LogConfig, log_config
+
+LOGGER = logging.getLogger("spyre_inductor")
+_configured: LogConfig | None = None
+
+
+def setup() -> bool:
+    """Applies the logging variables; returns whether anything is to be logged."""
+    global _configured
+    config = log_config()
+    if config != _configured:
+        for handler in list(LOGGER.handlers):
+            LOGGER.removeHandler(handler)
+            handler.close()
+        if config.enabled:
+            handler = (
+                logging.FileHandler(config.path) if config.path else logging.StreamHandler(sys.stderr)
+            )
+            handler.setFormatter(logging.Formatter("[spyre_inductor] %(levelname)s %(message)s"))
+            LOGGER.addHandler(handler)
+            LOGGER.setLevel(config.level)
+            LOGGER.propagate = False
+        _configured = config
+    return config.enabled
+
+
+def log_pass(name: str, when: str, text: Callable[[], str]) -> None:
+    """Logs the IR before or after a pass; the text is made only if someone listens."""
+    if _configured is not None and _configured.enabled and LOGGER.isEnabledFor(logging.INFO):
+        LOGGER.info("%s pass %s\n%s", when, name, text())

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LX planning: temporaries that a core makes and the same core uses stay in its scratchpad.
+
+Before: buffers inside a program are device memory. After: a temporary is `lx` if every kernel that touches
+it divides its work in the same way with respect to that buffer, so that no core needs another's share, and
+if the shares alive at one time fit the scratchpad. Values are stored in the same format, so results are
+the same bit for bit.
+"""
+
+from __future__ import annotations
+
+from spyre_inductor.ir.expr import Expr, product
+from spyre_inductor.ir.kernel import Access, Kernel
+from spyre_inductor.ir.program import LX, TEMP, Program
+from spyre_inductor.passes.divide_work import STICK_BYTES, _device_bytes
+
+Share = tuple[tuple[Expr, int, Expr], ...]  # (extent, parts, stride in the buffer) of divided loops
+
+
+def plan_lx(program: Program, lx_bytes: int) -> None:
+    """Moves temporaries to the scratchpad where that is correct and they fit."""
+    lives = _lives(program)
+    used: list[tuple[int, int, int]] = []  # first, last, bytes
+    for name, (first, last) in lives.items():
+        buffer = program.buffers[name]
+        if buffer.kind != TEMP:
+            continue
+        share = _common_share(program, name)
+        if share is None:
+            buffer.why = "stays in device memory: its kernels divide it differently"
+            continue
+        parts = 1
+        for _, loop_parts, _ in share:
+            parts *= loop_parts
+        if parts <= 1:
+            buffer.why = "stays in device memory: its kernels do not divide it"
+            continue
+        size = _bytes(program, name)
+        if size is None:
+            buffer.why = "stays in device memory: its size is not known"
+            continue
+        each = -(-size // parts) + STICK_BYTES
+        busy = sum(b for f, l, b in used if f <= last and first <= l)
+        if busy + each > lx_bytes:
+            buffer.why = f"stays in device memory: {each} bytes a core do not fit, {busy} of {lx_bytes} are in use"
+            continue
+        used.append((first, last, each))
+        buffer.kind = LX
+        buffer.why = f"in the scratchpad, {each} bytes on each of {parts} cores"
+
+
+def _lives(program: Program) -> dict[str, tuple[int, int]]:
+    lives: dict[str, tuple[int, int]] = {}
+    for place, kernel in enumerate(program.kernels):
+        for access in kernel.accesses():
+            first, _ = lives.get(access.buffer, (place, place))
+            lives[access.buffer] = (first, place)
+    return lives
+
+
+def _common_share(program: Program, name: str) -> Share | None:
+    shares: set[Share] = set()
+    for kernel in program.kernels:
+        for value in kernel.loads():
+            if value.attr.buffer == name:
+                if any(arg is not None for arg in value.args):
+                    return None
+                shares.add(_share(kernel, value.attr))
+        for store in kernel.stores:
+            if store.access.buffer == name:
+                if store.add or store.index is not None or store.predicate is not None:
+                    return None
+                shares.add(_share(kernel, store.access))
+    if len(shares) != 1:
+        return None
+    share = shares.pop()
+    # a loop that is divided but does not move in the buffer: every core would need all of it
+    return None if any(stride == 0 for _, _, stride in share) else share
+
+
+def _share(kernel: Kernel, access: Access) -> Share:
+    strides = dict(access.strides)
+    return tuple(
+        (loop.extent, loop.parts, strides.get(loop.id, 0)) for loop in kernel.loops if loop.parts > 1
+    )
+
+
+def _bytes(program: Program, name: str) -> int | None:
+    """Device bytes with the last dimension padded to whole sticks."""
+    buffer = program.buffers[name]
+    if not all(isinstance(s, int) for s in buffer.size):
+        return None
+    element = _device_bytes(program, name)
+    if not buffer.size:
+        return STICK_BYTES
+    last = -(-buffer.size[-1] * element // STICK_BYTES) * STICK_BYTES  # type: ignore[operator]
+    return product(buffer.size[:-1]) * last  # type: ignore[return-value,operator]

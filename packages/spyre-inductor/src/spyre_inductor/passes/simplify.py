@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Peepholes: groups of values that the device has one instruction for.
+
+Before: activations as Inductor decomposes them. After: `gelu`, `gelu_tanh` and `silu` where the
+decomposition is theirs, multiplications by one gone. A group of instructions costs a pass over the block
+each, the fused one a single pass.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from spyre_inductor.ir.kernel import Kernel, Value
+
+_F = torch.float32
+
+
+def simplify(kernel: Kernel) -> Kernel:
+    """Rewrites every value bottom-up; unchanged values stay the same objects."""
+
+    def rewrite(value: Value, args: tuple[Value | None, ...]) -> Value:
+        remade = kernel.builder.make(value.op, args, value.type, value.dtype, value.attr)
+        for rule in _RULES.get(value.op, ()):
+            found = rule(remade)
+            if found is None:
+                continue
+            op, operand = found
+            if op is None:
+                return operand
+            return kernel.builder.make(op, (operand,), "F", _F)
+        return remade
+
+    return kernel.rewritten(rewrite)
+
+
+def _constant(value: Value | None) -> float | None:
+    return value.attr if value is not None and value.op == "const_f" else None
+
+
+def _scaled(value: Value | None) -> tuple[Value, float] | None:
+    """value == operand * constant."""
+    if value is None or value.op != "mul":
+        return None
+    a, b = value.args
+    for operand, factor in ((a, b), (b, a)):
+        number = _constant(factor)
+        if number is not None and operand is not None:
+            return operand, number
+    return None
+
+
+def _plus_one(value: Value | None) -> Value | None:
+    """value == operand + 1."""
+    if value is None or value.op != "add":
+        return None
+    a, b = value.args
+    if _constant(b) == 1.0:
+        return a
+    return b if _constant(a) == 1.0 else None
+
+
+def _close(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-6)
+
+
+def _gelu(value: Value) -> tuple[str, Value] | None:
+    """(x * 0.5) * (erf(x * sqrt(1/2)) + 1), or the same with tanh(sqrt(2/pi) * (x + 0.044715 x^3))."""
+    for left, right in (value.args, value.args[::-1]):
+        half, inner = _scaled(left), _plus_one(right)
+        if half is None or inner is None or half[1] != 0.5:
+            continue
+        x = half[0]
+        if inner.op == "erf":
+            scaled = _scaled(inner.args[0])
+            if scaled and scaled[0] is x and _close(scaled[1], math.sqrt(0.5)):
+                return "gelu", x
+        if inner.op == "tanh" and _is_tanh_argument(inner.args[0], x):
+            return "gelu_tanh", x
+    return None
+
+
+def _is_tanh_argument(value: Value | None, x: Value) -> bool:
+    scaled = _scaled(value)
+    if scaled is None or not _close(scaled[1], math.sqrt(2 / math.pi)) or scaled[0].op != "add":
+        return False
+    a, b = scaled[0].args
+    cube = _scaled(b if a is x else a)
+    if (a is not x and b is not x) or cube is None or not _close(cube[1], 0.044715):
+        return False
+    return _is_cube(cube[0], x)
+
+
+def _is_cube(value: Value, x: Value) -> bool:
+    if value.op == "pow":
+        return value.args[0] is x and _constant(value.args[1]) == 3.0
+    if value.op != "mul":
+        return False
+    a, b = value.args
+    square = b if a is x else a if b is x else None
+    return square is not None and square.op == "mul" and square.args == (x, x)
+
+
+def _silu(value: Value) -> tuple[str, Value] | None:
+    """x * sigmoid(x)."""
+    for x, gate in (value.args, value.args[::-1]):
+        if gate is not None and x is not None and gate.op == "sigmoid" and gate.args[0] is x:
+            return "silu", x
+    return None
+
+
+def _times_one(value: Value) -> tuple[None, Value] | None:
+    scaled = _scaled(value)
+    return (None, scaled[0]) if scaled is not None and scaled[1] == 1.0 else None
+
+
+_RULES = {"mul": (_times_one, _gelu, _silu)}

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of the passes over a program, each printable before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spyre_inductor import log
+from spyre_inductor.config import CompilerConfig
+from spyre_inductor.ir.program import Program
+from spyre_inductor.passes.coalesce_loops import coalesce_loops
+from spyre_inductor.passes.divide_work import divide_work
+from spyre_inductor.passes.fuse import fuse
+from spyre_inductor.passes.place_buffers import place_buffers, share_temporaries
+from spyre_inductor.passes.plan_lx import plan_lx
+from spyre_inductor.passes.simplify import simplify
+
+
+def run_passes(program: Program, config: CompilerConfig, root_of: Callable[[str], str]) -> None:
+    """Runs every pass, in order, in place."""
+
+    def fuse_kernels(p: Program) -> None:
+        p.kernels = fuse(p.kernels, root_of)
+
+    def coalesce(p: Program) -> None:
+        p.kernels = [coalesce_loops(kernel) for kernel in p.kernels]
+
+    def simplify_values(p: Program) -> None:
+        p.kernels = [simplify(kernel) for kernel in p.kernels]
+
+    passes: list[tuple[str, Callable[[Program], None]]] = [
+        ("fuse", fuse_kernels),
+        ("simplify", simplify_values),
+        ("place_buffers", place_buffers),
+        ("coalesce_loops", coalesce),
+        ("divide_work", lambda p: divide_work(p, config.cores)),
+    ]
+    if config.lx_planning:
+        passes.append(("plan_lx", lambda p: plan_lx(p, config.lx_bytes)))
+    passes.append(("share_temporaries", share_temporaries))
+    for name, run in passes:
+        log.log_pass(name, "before", program.text)
+        run(program)
+        log.log_pass(name, "after", program.text)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registration with dynamo and Inductor, done when they are imported and not before.
+
+`post_import_hooks()` maps module names to functions that the autoloader calls after those modules have
+run; `spyre_backend` is the dynamo backend "spyre" (entry point group `torch_dynamo_backends`). The default
+backend works as well: graphs of the device are recognised in `compile_fx`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+_PACKAGES = ("torch_spyre", "spyre_runtime", "spyre_inductor", "spyre_layout")
+
+
+def post_import_hooks() -> dict[str, Callable[[], None]]:
+    """What to call after which module has been imported."""
+    return {
+        "torch._dynamo.trace_rules": _skip_own_modules,
+        "torch._inductor.compile_fx": register_inductor,
+    }
+
+
+def _skip_own_modules() -> None:
+    """Dynamo must not trace our Python; without this even host-only compiles can fail."""
+    trace_rules = sys.modules["torch._dynamo.trace_rules"]
+    for package in _PACKAGES:
+        trace_rules.add(package)
+
+
+@functools.cache
+def register_inductor() -> None:
+    """Makes Inductor compile for the device. Called once Inductor's `compile_fx` exists."""
+    from torch._inductor.codegen.common import DeviceOpOverrides, register_backend_for_device
+    from torch._inductor.codegen.common import register_device_op_overrides
+
+    from spyre_inductor import lowering, torch_compat
+    from spyre_inductor.codegen.scheduling import SpyreScheduling
+    from spyre_inductor.codegen.wrapper import SpyreWrapper
+    from spyre_inductor.passes.rewrite_graph import GraphRewrite
+
+    class SpyreOpOverrides(DeviceOpOverrides):
+        """Python lines about the device in generated code."""
+
+        def import_get_raw_stream_as(self, name: str) -> str:
+            return f"def {name}(index): return 0"
+
+        def set_device(self, device_idx: int) -> str:
+            return f"torch.spyre.set_device({device_idx})"
+
+        def synchronize(self) -> str:
+            return "torch.spyre.synchronize()"
+
+        def device_guard(self, device_idx: int) -> str:
+            return f"torch.spyre.device({device_idx})"
+
+        def current_stream(self) -> str:
+            return "torch.spyre.current_stream()"
+
+    register_backend_for_device(
+        torch_compat.DEVICE_TYPE,
+        SpyreScheduling,
+        SpyreWrapper,
+        device_custom_pass=GraphRewrite(),
+    )
+    register_device_op_overrides(torch_compat.DEVICE_TYPE, SpyreOpOverrides())
+    lowering.register()
+    torch_compat.wrap_compile_fx(lowering.retry_unsupported)
+
+
+def spyre_backend(model: Any, example_inputs: Any, **kwargs: Any) -> Any:
+    """Dynamo backend "spyre": Inductor, for graphs of the device or of the host.
+
+    Args:
+        kwargs: `mode` and `options`, as torch.compile takes them.
+    """
+    from torch._inductor import compile_fx as module
+
+    register_inductor()
+    patches = _config_patches(kwargs.pop("mode", None), kwargs.pop("options", None))
+    if kwargs:
+        raise TypeError(
+            f"backend 'spyre' got options {sorted(kwargs)}, expected only mode and options; remove them"
+        )
+    return module.compile_fx(model, example_inputs, config_patches=patches or None)
+
+
+def _config_patches(mode: str | None, options: dict[str, Any] | None) -> dict[str, Any]:
+    from torch._inductor import list_mode_options
+
+    patches: dict[str, Any] = {}
+    if mode is not None and mode != "default":
+        known = list_mode_options()
+        if mode not in known:
+            raise ValueError(
+                f"backend 'spyre' was given mode {mode!r}, expected one of {sorted(known)} or 'default'"
+            )
+        patches.update(known[mode])
+    for name, value in (options or {}).items():
+        patches[name.replace("-", "_")] = value
+    return patches
+
+
+@functools.cache
+def package_versions() -> str:
+    """Versions of everything that decides what a compiled graph contains; part of cache keys."""
+    found = []
+    for name in ("spyre-inductor", "spyre-runtime", "spyre-layout", "torch-spyre"):
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"{name} absent")
+    return ", ".join(found)

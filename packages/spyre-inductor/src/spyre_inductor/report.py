@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`explain`: what became of a function when it was compiled for the device."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from spyre_inductor import torch_compat
+from spyre_inductor.codegen.text import ProgramText
+from spyre_inductor.config import CompilerConfig, compiler_config
+from spyre_inductor.ir.expr import print_expr
+from spyre_inductor.ir.kernel import Kernel
+from spyre_inductor.ir.program import Program
+from spyre_inductor.report_log import Fallback, recording
+
+
+@dataclass
+class Report:
+    """Programs, fallbacks and graph breaks of one compilation.
+
+    Attributes:
+        programs: IR after all passes, and printed form, of each program.
+        fallbacks: operations left to eager execution, with reasons.
+        graph_breaks: reasons for which dynamo ended a graph.
+        graphs: graphs compiled.
+    """
+
+    config: CompilerConfig
+    programs: list[tuple[Program, ProgramText]] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
+    graph_breaks: list[str] = field(default_factory=list)
+    graphs: int = 0
+
+    @property
+    def kernel_count(self) -> int:
+        return sum(len(program.kernels) for program, _ in self.programs)
+
+    def text(self) -> str:
+        """The whole report as plain text."""
+        lines = self._summary()
+        for program, text in self.programs:
+            lines += ["", f"{program.name}: {len(program.kernels)} kernels, {len(text.args)} arguments"]
+            lines += [f"  {line}" for kernel in program.kernels for line in _describe(kernel)]
+            lines += [
+                f"  buffer {name}: {buffer.kind}" + (f", {buffer.why}" if buffer.why else "")
+                for name, buffer in program.buffers.items()
+                if buffer.kind != "arg" and name in program.used()
+            ]
+            lines += ["", *("    " + line for line in text.text.rstrip().splitlines())]
+        return "\n".join(lines) + "\n"
+
+    def html(self) -> str:
+        """The report as one HTML page without outside references."""
+        parts = ["<!doctype html><meta charset=utf-8><title>spyre compile report</title>"]
+        parts.append("<style>body{font:15px sans-serif;margin:2em}pre{background:#f4f4f4;padding:1em}</style>")
+        parts.append("<h1>Compiled for Spyre</h1><ul>")
+        parts += [f"<li>{html.escape(line)}</li>" for line in self._summary() if line]
+        parts.append("</ul>")
+        for program, text in self.programs:
+            parts.append(f"<h2>{html.escape(program.name)}</h2><ul>")
+            parts += [
+                f"<li>{html.escape(line.strip())}</li>" for kernel in program.kernels for line in _describe(kernel)
+            ]
+            parts.append(f"</ul><details><summary>program text</summary><pre>{html.escape(text.text)}</pre></details>")
+        return "".join(parts)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _summary(self) -> list[str]:
+        config = self.config
+        lines = [
+            f"{self.graphs} graphs, {len(self.programs)} programs, {self.kernel_count} kernels",
+            f"divided over {config.cores} cores; scratchpad planning "
+            + (f"on, {config.lx_bytes} bytes a core" if config.lx_planning else "off"),
+        ]
+        lines += [f"runs eagerly: {f.op}: {f.reason}" for f in self.fallbacks] or ["runs eagerly: nothing"]
+        lines += [f"graph break: {reason}" for reason in self.graph_breaks] or ["graph breaks: none"]
+        return lines
+
+
+def _describe(kernel: Kernel) -> list[str]:
+    loops = " x ".join(
+        print_expr(loop.extent)
+        + (" reduced" if loop.reduce else "")
+        + (f" over {loop.parts} cores" if loop.parts else "")
+        for loop in kernel.loops
+    )
+    ops = Counter(
+        v.op for v in kernel.values() if v.op not in ("load", "const_f", "const_i", "iota")
+    )
+    listed = ", ".join(f"{op} x{count}" if count > 1 else op for op, count in ops.items())
+    return [
+        f"kernel {kernel.name}: {loops or 'one element'}",
+        f"  does {listed or 'a copy'}",
+        f"  from {', '.join(kernel.origins) or 'the graph'}",
+    ]
+
+
+def explain(fn: Any, *args: Any, **kwargs: Any) -> Report:
+    """Compiles `fn` afresh, runs it once on these arguments, and reports.
+
+    Args:
+        fn: a function or module, as for torch.compile.
+        args: example arguments, on the device.
+    """
+    torch._dynamo.reset()
+    with recording() as log, torch_compat.fresh_caches():
+        before = torch_compat.graph_breaks()
+        torch.compile(fn, backend="spyre")(*args, **kwargs)
+        breaks = torch_compat.graph_breaks() - before
+    torch._dynamo.reset()
+    return Report(
+        compiler_config(),
+        log.programs,
+        log.fallbacks,
+        [reason for reason, count in breaks.items() for _ in range(count)],
+        log.graphs,
+    )

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Private PyTorch API, in one place. Tried with torch 2.13.0.
+
+Beyond this file the package only subclasses Inductor's extension points (scheduling, wrapper, ops
+handler) and uses `V`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+DEVICE_TYPE = "spyre"
+
+# Inductor's defaults are for GPUs with small blocks; these are what the device's programs need.
+CONFIG_PATCHES = {
+    "unroll_reductions_threshold": 1,
+    "split_reductions": False,
+    "layout_optimization": False,
+    "max_pointwise_cat_inputs": 0,
+    "loop_ordering_after_fusion": False,
+    "max_fusion_buffer_group_pairwise_attempts": 0,  # fusion is ours; do not spend time on pairs
+}
+
+
+# --- buffers of the graph being compiled ----------------------------------------------------------
+
+
+def _graph() -> Any:
+    from torch._inductor.virtualized import V
+
+    return V.graph
+
+
+def real_name(name: str) -> str:
+    """The memory that a buffer name stands for: a mutation gives an old buffer a new name."""
+    return _graph().scheduler.mutation_real_name.get(name, name)
+
+
+def buffer_dtype(name: str) -> torch.dtype:
+    """dtype of a buffer as programs see it: float64 host scalars are read as float32."""
+    dtype = _graph().get_dtype(name)
+    return torch.float32 if dtype is torch.float64 else dtype
+
+
+def buffer_device(name: str) -> torch.device | None:
+    """Device of a buffer, graph input or constant."""
+    graph = _graph()
+    if name in graph.constants:
+        return graph.constants[name].device
+    buffer = _buffer(name)
+    return None if buffer is None else buffer.get_device()
+
+
+def _buffer(name: str) -> Any:
+    graph = _graph()
+    if name in graph.graph_inputs:
+        return graph.graph_inputs[name]
+    return graph.try_get_buffer(name)
+
+
+def buffer_shape(name: str) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Size and stride of a buffer."""
+    constant = _graph().constants.get(name)
+    if constant is not None:
+        return list(constant.size()), list(constant.stride())
+    buffer = _buffer(name)
+    return buffer.get_size(), buffer.get_stride()
+
+
+def memory_root(name: str) -> str:
+    """The buffer that `name` is a part of, for the inputs of an in-place concat; else itself."""
+    from torch._inductor import ir
+
+    buffer = _graph().try_get_buffer(name)
+    layout = getattr(buffer, "layout", None)
+    while isinstance(layout, ir.NonOwningLayout):
+        name = layout.view.get_name()
+        layout = getattr(_graph().try_get_buffer(name), "layout", None)
+    return name
+
+
+def indexing_before_layout() -> Any:
+    """Lets loop bodies be run while buffers' strides are still undecided."""
+    from unittest.mock import patch
+
+    from torch._inductor import ir
+
+    return patch.object(ir.FlexibleLayout, "allow_indexing", True)
+
+
+# --- unsupported nodes ----------------------------------------------------------------------------
+
+_failed = threading.local()
+
+
+def note_unsupported(node: Any, reason: str) -> None:
+    """Remembers which nodes of the graph an operation that could not be compiled came from."""
+    _failed.origins = {
+        origin.name: reason for origin in node.get_origins() if origin.op == "call_function"
+    }
+
+
+def take_unsupported() -> dict[str, str]:
+    """Names of graph nodes noted since the last call, with reasons."""
+    origins = getattr(_failed, "origins", {})
+    _failed.origins = {}
+    return origins
+
+
+# --- compile_fx -----------------------------------------------------------------------------------
+
+
+def uses_device(model: Any, inputs: Sequence[Any]) -> bool:
+    """Whether a graph has anything to do with the device."""
+    if any(isinstance(x, torch.Tensor) and x.device.type == DEVICE_TYPE for x in inputs):
+        return True
+    graph = getattr(model, "graph", None)
+    if graph is None:
+        return False
+    for node in graph.nodes:
+        for value in (*node.args, *node.kwargs.values()):
+            if isinstance(value, torch.device) and value.type == DEVICE_TYPE:
+                return True
+            if isinstance(value, str) and value.split(":")[0] == DEVICE_TYPE:
+                return True
+        example = node.meta.get("example_value", node.meta.get("val"))
+        if isinstance(example, torch.Tensor) and example.device.type == DEVICE_TYPE:
+            return True
+    return any(
+        p.device.type == DEVICE_TYPE
+        for owner in (getattr(model, "parameters", tuple), getattr(model, "buffers", tuple))
+        for p in owner()
+    )
+
+
+_inside = threading.local()
+
+
+def wrap_compile_fx(retry: Callable[..., Any]) -> None:
+    """Makes `compile_fx` apply CONFIG_PATCHES to graphs of the device, and leaves others alone."""
+    from torch._inductor import compile_fx as module
+
+    original = module.compile_fx
+    if getattr(original, "_spyre_wrapped", False):
+        return
+
+    @functools.wraps(original)
+    def compile_fx(
+        model_: Any,
+        example_inputs_: Sequence[Any],
+        inner_compile: Any = module.compile_fx_inner,
+        config_patches: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        # with patches, compile_fx calls itself by its global name: that is us again
+        if getattr(_inside, "patched", False) or not uses_device(model_, example_inputs_):
+            return original(model_, example_inputs_, inner_compile, config_patches, **kwargs)
+        patches = {**(config_patches or {}), **CONFIG_PATCHES}
+        _inside.patched = True
+        try:
+            return original(model_, example_inputs_, retry(inner_compile), patches, **kwargs)
+        finally:
+            _inside.patched = False
+
+    compile_fx._spyre_wrapped = True  # type: ignore[attr-defined]
+    module.compile_fx = compile_fx  # type: ignore[assignment]
+    # `from compile_fx import compile_fx` may have run already in these
+    for name in ("torch._inductor", "torch._inductor.standalone_compile"):
+        holder = sys.modules.get(name)
+        if holder is not None and getattr(holder, "compile_fx", None) is original:
+            holder.compile_fx = compile_fx  # type: ignore[attr-defined]
+
+
+@contextmanager
+def fresh_caches() -> Iterator[None]:
+    """Compiles without Inductor's caches, so that every pass runs."""
+    import torch._inductor.config as inductor_config
+
+    with inductor_config.patch(force_disable_caches=True):
+        yield
+
+
+def graph_breaks() -> Counter[str]:
+    """Reasons of graph breaks so far in this process."""
+    from torch._dynamo.utils import counters
+
+    return Counter(counters["graph_break"])

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix products: epilogues in the same stage, operands read in place through views."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import check
+
+
+def stages(log):
+    return [len(program.kernels) for program, _ in log.programs]
+
+
+@pytest.mark.parametrize("m,k,n", [(1, 5, 3), (33, 70, 65), (64, 64, 64), (1, 384, 1000), (7, 1, 9), (3, 0, 4)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_mm(m, k, n, dtype):
+    a, b, c = (torch.randn(m, k) * max(k, 1) ** -0.5).to(dtype), torch.randn(k, n).to(dtype), torch.randn(n).to(dtype)
+    check(lambda a, b, c: (a @ b, torch.addmm(c, a, b, beta=0.5, alpha=2)), a, b, c, tolerance=3e-2)
+
+
+def test_linear_epilogue_is_one_stage():
+    x, w, b, r = (torch.randn(*s).half() for s in [(6, 40), (30, 40), (30,), (6, 30)])
+    log = check(lambda x, w, b, r: F.gelu(F.linear(x, w, b)) * 2 + r, x, w, b, r, tolerance=3e-2)
+    assert stages(log) == [1]
+    assert "gelu" in log.programs[0][1].text
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_bmm_and_broadcasting_matmul(dtype):
+    a, b = torch.randn(2, 3, 5, 33).to(dtype), torch.randn(3, 33, 9).to(dtype)
+    check(lambda a, b: (a @ b, a[0] @ b, torch.einsum("bhik,hkj->bijh", a, b)), a, b, tolerance=3e-2)
+
+
+def test_transposed_and_sliced_operands():
+    a, b = torch.randn(40, 6).half(), torch.randn(30, 80).half()
+    log = check(lambda a, b: (a.t() @ b[:, ::2].t(), a[1:9].t() @ b[:8, 3:50]), a, b, tolerance=3e-2)
+    assert stages(log) == [2]
+
+
+def heads_in_place(x, wq, wk, wv):
+    batch, length, _ = x.shape
+    q, k, v = (F.linear(x, w).view(batch, length, 4, 8).transpose(1, 2) for w in (wq, wk, wv))
+    out = F.scaled_dot_product_attention(q, k, v)
+    return out.transpose(1, 2).reshape(batch, length, 32)
+
+
+def test_attention():
+    x, *w = (torch.randn(*s).half() * 0.5 for s in [(2, 7, 32), (32, 32), (32, 32), (32, 32)])
+    log = check(heads_in_place, x, *w, tolerance=2e-2)
+    assert len(log.programs) == 1
+    assert stages(log)[0] <= 6  # three projections, scores, softmax, mix
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_masked_attention(causal):
+    q, k, v = (torch.randn(2, 3, 6, 16).half() for _ in range(3))
+    mask = None if causal else torch.rand(2, 1, 6, 6) > 0.3
+    if mask is not None:
+        mask[..., 0] = True
+    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=None, is_causal=causal), q, k, v, tolerance=2e-2)
+    if mask is not None:
+        check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), q, k, v, mask, tolerance=2e-2)
+
+
+def test_float32_result_stays_wide():
+    a, b = torch.randn(4, 16), torch.randn(16, 4)
+    log = check(lambda a, b: (a * 2) @ (b + 1) * 1.001, a, b, tolerance=2e-2)
+    assert "float32" in log.programs[0][1].text
+
+
+def test_integer_mm_runs_eagerly():
+    check(lambda a, b: a @ b + 1, torch.randint(0, 9, (3, 4)), torch.randint(0, 9, (4, 5)))

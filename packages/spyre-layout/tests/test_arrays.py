@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the functions take and give: buffers, DLPack, strides, `out`, and life without NumPy."""
+
+import array
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import spyre_layout as sl
+
+
+class DLPackOnly:
+    """An array that has no buffer, as a CPU tensor has none."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self, **kwargs):
+        return self.values.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+
+HALVES = np.linspace(-2, 2, 60, dtype=np.float16)
+CODES = sl.encode_from(HALVES, "SEN169_FP16")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        HALVES,
+        memoryview(HALVES),
+        DLPackOnly(HALVES.copy()),
+        HALVES.view(np.uint16),
+        array.array("H", HALVES.view(np.uint16).tolist()),
+    ],
+    ids=["numpy", "memoryview", "dlpack", "bits", "array"],
+)
+def test_arrays_of_all_kinds(given):
+    np.testing.assert_array_equal(sl.encode_from(given, "SEN169_FP16", dtype="float16"), CODES)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "bool", "float32", "float64"])
+def test_dlpack_dtypes(dtype):
+    values = np.arange(10).astype(dtype)
+    np.testing.assert_array_equal(sl.encode(DLPackOnly(values), "IEEE_FP32"), sl.encode(values, "IEEE_FP32"))
+
+
+def test_dlpack_strides():
+    values = np.arange(24, dtype=np.float32).reshape(4, 6)[::2, ::-1].T
+    np.testing.assert_array_equal(sl.encode(DLPackOnly(values), "IEEE_FP32").view(np.float32), values)
+
+
+def test_shapes_and_strides_are_kept():
+    base = np.arange(5 * 6 * 7, dtype=np.float32).reshape(5, 6, 7)
+    for values in (base, base.T, base[::2, ::-1], base[:, 1], base[0, 0, 0], base[:0], base.transpose(1, 0, 2)):
+        codes = sl.encode(values, "IEEE_FP32")
+        assert codes.shape == values.shape
+        np.testing.assert_array_equal(codes.view(np.float32).reshape(values.shape), values)
+        np.testing.assert_array_equal(sl.decode(codes, "IEEE_FP32"), values)
+
+
+def test_lists_of_numbers():
+    assert sl.encode([1, 2, 3], "SENINT8").tolist() == [1, 2, 3]
+    assert sl.encode((1.0, 0.5), "SEN169_FP16").tolist() == [0x3E00, 0x3C00]
+    assert sl.decode([0x3E00, 0x3C00], "SEN169_FP16").tolist() == [1.0, 0.5]
+    assert sl.encode([], "SENINT8").tolist() == []
+
+
+def test_out_is_filled_and_returned():
+    out = np.zeros(60, dtype=np.uint16)
+    assert sl.encode_from(HALVES, "SEN169_FP16", out=out) is out
+    np.testing.assert_array_equal(out, CODES)
+    back = np.zeros(60, dtype=np.float16)
+    assert sl.decode_to(CODES, "SEN169_FP16", "float16", out=back) is back
+    floats = np.zeros(60, dtype=np.float32)
+    assert sl.decode(CODES, "SEN169_FP16", out=floats) is floats
+    np.testing.assert_array_equal(floats, back.astype(np.float32))
+    bits = np.zeros(60, dtype=np.uint16)
+    sl.encode(HALVES.astype(np.float32), "SEN169_FP16", out=bits)
+    np.testing.assert_array_equal(bits, CODES)
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (np.zeros(59, np.uint16), "out holds 59 uint16 elements; expected 60 contiguous elements of uint16"),
+        (np.zeros(120, np.uint16)[::2], "out holds 60 uint16 elements, not contiguous"),
+        (np.zeros(60, np.uint8), "expected 60 contiguous elements of uint16"),
+    ],
+)
+def test_an_out_that_does_not_fit_is_refused(out, message):
+    with pytest.raises(ValueError, match=message):
+        sl.encode_from(HALVES, "SEN169_FP16", out=out)
+
+
+def test_read_only_memory_is_never_written():
+    out = np.zeros(60, np.uint16)
+    out.flags.writeable = False
+    with pytest.raises((ValueError, BufferError)):
+        sl.encode_from(HALVES, "SEN169_FP16", out=out)
+    with pytest.raises(BufferError):
+        sl.to_device(HALVES, sl.SpyreTensorLayout([60], "float16"), out=bytes(128))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (object(), TypeError, "expected an object with the buffer protocol"),
+        ("abc", TypeError, "array is a str"),
+        (np.zeros(3, dtype="S3"), ValueError, "buffer format '3s'"),
+        (np.zeros(3, dtype=">f4"), ValueError, "buffer format '>f'"),
+        (np.zeros(3, dtype=[("a", "f4")]), ValueError, "buffer format"),
+        (np.zeros(3, dtype=np.complex64), ValueError, "complex64 has no device format"),
+        (np.frombuffer(bytes(9), np.uint8)[1:].view(np.float32), ValueError, "copy it first"),
+    ],
+)
+def test_what_is_no_array_is_refused(given, error, message):
+    with pytest.raises(error, match=message):
+        sl.encode_from(given, "IEEE_FP32")
+
+
+def test_fields_of_a_record_array_that_step_between_elements_are_refused():
+    records = np.zeros(4, dtype=[("a", "u1"), ("b", "<u4")])
+    with pytest.raises(ValueError, match="copy it first"):
+        sl.encode_from(records["b"], "IEEE_INT32")
+
+
+def test_a_dtype_of_another_width_is_refused():
+    with pytest.raises(ValueError, match="cannot read the float16 elements of array as float32"):
+        sl.encode_from(HALVES, "IEEE_FP32", dtype="float32")
+
+
+WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = None
+import spyre_layout as sl
+from array import array
+
+codes = sl.encode(array("f", [1.0, -2.0, 0.5]), "SEN169_FP16")
+assert isinstance(codes, memoryview) and codes.tolist() == [0x3E00, 0xC000, 0x3C00], codes
+assert sl.decode(codes, "SEN169_FP16").tolist() == [1.0, -2.0, 0.5]
+assert sl.encode(1.0, "SEN169_FP16") == 0x3E00 and sl.decode(0x3E00, "SEN169_FP16") == 1.0
+grid = memoryview(array("i", range(12))).cast("B").cast("i", [3, 4])
+layout = sl.SpyreTensorLayout([3, 4], "int32")
+data = sl.to_device(grid, layout)
+assert sl.from_device(data, layout).tolist() == grid.tolist()
+assert sl.from_device(data, layout, [4, 3], [1, 4]).tolist() == [list(row) for row in zip(*grid.tolist())]
+empty = sl.from_device(sl.to_device(memoryview(b""), sl.SpyreTensorLayout([0], "uint8")),
+                       sl.SpyreTensorLayout([0], "uint8"))
+assert empty.tolist() == []
+scalar = sl.SpyreTensorLayout([], "int64")
+assert sl.from_device(bytes(128), scalar).tolist() in (0, [0])
+half = sl.from_device(bytes(256), sl.SpyreTensorLayout([2, 2], "float16"))
+assert half.nbytes == 8
+assert "numpy" not in {name for name, module in sys.modules.items() if module}
+"""
+
+
+def test_numpy_is_optional():
+    subprocess.run([sys.executable, "-c", WITHOUT_NUMPY], check=True)
