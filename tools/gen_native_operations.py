@@ -28,11 +28,12 @@ Views (`view`, `transpose`, `slice`, `expand`, ...) and copies need no kernel of
 
 def page() -> str:
     """The whole page."""
-    import torch  # noqa: F401, PLC0415 - registers the device
-    from spyre_runtime import _C  # noqa: PLC0415
+    import spyre_runtime  # noqa: PLC0415 - slow
+
+    spyre_runtime.register()
 
     kinds: dict[str, list[tuple[str, str, list[str]]]] = {}
-    for name, types, kind, variants in _C.native_ops():
+    for name, types, kind, variants in spyre_runtime._C.native_ops():
         kinds.setdefault(kind, []).append((name, types, variants))
     lines = [INTRODUCTION]
     for kind, rows in kinds.items():

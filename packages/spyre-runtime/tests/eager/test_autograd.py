@@ -41,7 +41,7 @@ CASES = {
 def test_gradients(name: str, dtype: torch.dtype) -> None:
     function, shapes = CASES[name]
     values = [as_held(torch.randn(shape).to(dtype)) for shape in shapes]
-    reference = [v.float().requires_grad_() for v in values]
+    reference = [v.float().clone().requires_grad_() for v in values]
     device = [to_device(v).requires_grad_() for v in values]
     expected, actual = function(*reference), function(*device)
     weight = as_held(torch.randn(expected.shape).to(dtype))
@@ -60,7 +60,7 @@ def test_embedding(dtype: torch.dtype) -> None:
     weight = as_held(torch.randn(11, 30).to(dtype))
     indices = torch.tensor([[1, 3, 3], [10, 0, 3]])
     for padding in (None, 3):
-        reference = weight.float().requires_grad_()
+        reference = weight.float().clone().requires_grad_()
         device = to_device(weight).requires_grad_()
         expected = F.embedding(indices, reference, padding_idx=padding)
         actual = F.embedding(indices.to("spyre"), device, padding_idx=padding)
@@ -76,7 +76,7 @@ def test_gather_scatter_gradients(dtype: torch.dtype) -> None:
     values = as_held(torch.randn(6, 8).to(dtype))
     wide = torch.randint(0, 6, (4, 8))
     rows = torch.tensor([0, 5, 5, 2])
-    reference = values.float().requires_grad_()
+    reference = values.float().clone().requires_grad_()
     device = to_device(values).requires_grad_()
     for x, place in ((reference, "cpu"), (device, "spyre")):
         i, r = wide.to(place), rows.to(place)
