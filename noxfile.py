@@ -334,8 +334,7 @@ def lint(session: nox.Session) -> None:
     session.run("python", "tools/check_links.py")
     session.run("python", "tools/check_versions.py")
     session.run("python", "tools/format_cpp.py", "--check")
-    for package in SIBLINGS:
-        session.run("mypy", f"packages/{package}/{_python_root(package)}")
+    session.run("mypy", *(f"packages/{name}/{_python_root(name)}" for name in SIBLINGS))
 
 
 @nox.session(name="format")

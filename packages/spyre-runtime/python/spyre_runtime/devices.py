@@ -6,14 +6,14 @@ from __future__ import annotations
 import os
 import sys
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from spyre_runtime._native import native
 from spyre_runtime._registration import DEVICE_NAME
 
-DeviceLike = torch.device | int | str | None
+DeviceLike: TypeAlias = torch.device | int | str | None
 
 
 def device_index(device: DeviceLike, *, count: int | None = None) -> int:
