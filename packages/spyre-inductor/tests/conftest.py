@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the device known without the torch-spyre package: these tests need this wheel and its needs only."""
+"""Makes the device known without torch-spyre: these tests need this wheel and its needs only."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ import torch
 
 
 def _register_device() -> None:
+    import spyre_inductor
     import spyre_runtime
-    from spyre_inductor.register import _skip_own_modules, register_inductor
+    from spyre_runtime.post_import import when_imported
 
     spyre_runtime.register()
-    import torch._dynamo.trace_rules
-    import torch._inductor.compile_fx
-
-    _skip_own_modules()
-    register_inductor()
+    for module, hook in spyre_inductor.post_import_hooks().items():
+        when_imported(module, hook)
 
 
 _register_device()

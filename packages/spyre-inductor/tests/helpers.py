@@ -6,16 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
-
 from spyre_inductor.report_log import CompileLog, recording
+from torch.utils import _pytree as pytree
 
 DEVICE = "spyre"
 HALF = (torch.float16, torch.bfloat16)
 
 
 def to_device(tree: Any) -> Any:
-    """Moves tensors, keeping strides and offsets: the base storage goes over and is viewed again."""
+    """Moves tensors, keeping strides and offsets: the storage goes over and is viewed again."""
 
     def move(x: Any) -> Any:
         if not isinstance(x, torch.Tensor) or x.device.type == DEVICE:

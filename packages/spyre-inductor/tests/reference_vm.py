@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An independent interpreter of program text, in NumPy, for tests.
 
-Slow and plain on purpose: it evaluates each phase over the whole iteration space at once. Buffers are flat
-host-order arrays, so it knows nothing of layouts; it shares no code with the compiler or the device.
+Slow and plain on purpose: it evaluates each phase over the whole iteration space at once. Buffers
+are flat host-order arrays, so it knows nothing of layouts; it shares no code with the compiler or
+the device.
 """
 
 from __future__ import annotations
@@ -15,9 +16,17 @@ import numpy as np
 import torch
 
 DTYPES = {
-    "float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32, "bool": torch.bool,
-    "int8": torch.int8, "int16": torch.int16, "int32": torch.int32, "int64": torch.int64,
-    "uint8": torch.uint8, "float8_e4m3fn": torch.float8_e4m3fn, "float8_e5m2fnuz": torch.float8_e5m2fnuz,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float32": torch.float32,
+    "bool": torch.bool,
+    "int8": torch.int8,
+    "int16": torch.int16,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "uint8": torch.uint8,
+    "float8_e4m3fn": torch.float8_e4m3fn,
+    "float8_e5m2fnuz": torch.float8_e5m2fnuz,
 }
 
 
@@ -33,45 +42,100 @@ def round_sen169(x):
 
 
 def _erf(x):
-    return torch.erf(torch.from_numpy(np.ascontiguousarray(x))).numpy()
+    return torch.erf(torch.from_numpy(np.array(x))).numpy()
 
 
 def _t(name):
     def f(*args):
-        ts = [torch.from_numpy(np.ascontiguousarray(np.asarray(a, np.float32))) for a in args]
+        ts = [torch.from_numpy(np.array(a, np.float32)) for a in args]
         return getattr(torch, name)(*ts).numpy()
 
     return f
 
 
-
-
 UNARY = {
-    "neg": np.negative, "abs": np.abs, "sign": np.sign, "reciprocal": lambda x: np.float32(1) / x,
-    "rsqrt": lambda x: np.float32(1) / np.sqrt(x), "sigmoid": _t("sigmoid"), "relu": _t("relu"),
+    "neg": np.negative,
+    "abs": np.abs,
+    "sign": np.sign,
+    "reciprocal": lambda x: np.float32(1) / x,
+    "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
+    "sigmoid": _t("sigmoid"),
+    "relu": _t("relu"),
     "silu": lambda x: x * _t("sigmoid")(x),
-    "gelu": lambda x: torch.nn.functional.gelu(torch.from_numpy(np.ascontiguousarray(x))).numpy(),
+    "gelu": lambda x: torch.nn.functional.gelu(torch.from_numpy(np.array(x))).numpy(),
     "gelu_tanh": lambda x: torch.nn.functional.gelu(
-        torch.from_numpy(np.ascontiguousarray(x)), approximate="tanh").numpy(),
-    "round": np.rint, "round_sen169": round_sen169,
-    "round_bfloat16": lambda x: torch.from_numpy(np.ascontiguousarray(x)).bfloat16().float().numpy(),
+        torch.from_numpy(np.array(x)), approximate="tanh"
+    ).numpy(),
+    "round": np.rint,
+    "round_sen169": round_sen169,
+    "round_bfloat16": lambda x: torch.from_numpy(np.array(x)).bfloat16().float().numpy(),
     "round_float16": lambda x: x.astype(np.float16).astype(np.float32),
 }
-for _name in ("exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-              "atanh erf erfc erfinv lgamma digamma floor ceil trunc frac i0").split():
+for _name in [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+    "erfinv",
+    "lgamma",
+    "digamma",
+    "floor",
+    "ceil",
+    "trunc",
+    "frac",
+    "i0",
+]:
     UNARY.setdefault(_name, _t(_name))
-for _name in "i0e i1 i1e".split():
-    UNARY[_name] = lambda x, n=_name: getattr(torch.special, n)(torch.from_numpy(np.ascontiguousarray(x))).numpy()
+for _name in ["i0e", "i1", "i1e"]:
+    UNARY[_name] = lambda x, n=_name: getattr(torch.special, n)(
+        torch.from_numpy(np.array(x))
+    ).numpy()
 
 BINARY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "fmod": np.fmod,
-    "remainder": _t("remainder"), "pow": _t("pow"), "atan2": np.arctan2, "hypot": np.hypot,
-    "maximum": np.maximum, "minimum": np.minimum, "fmax": np.fmax, "fmin": np.fmin,
-    "copysign": np.copysign, "nextafter": np.nextafter,
-    "floordiv": lambda a, b: np.floor(a / b), "truncdiv": lambda a, b: np.trunc(a / b),
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "fmod": np.fmod,
+    "remainder": _t("remainder"),
+    "pow": _t("pow"),
+    "atan2": np.arctan2,
+    "hypot": np.hypot,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "fmax": np.fmax,
+    "fmin": np.fmin,
+    "copysign": np.copysign,
+    "nextafter": np.nextafter,
+    "floordiv": lambda a, b: np.floor(a / b),
+    "truncdiv": lambda a, b: np.trunc(a / b),
 }
-COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-           "ge": np.greater_equal}
+COMPARE = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 
 
 def _guard0(f):
@@ -83,16 +147,27 @@ def _guard0(f):
 
 
 INT_BINARY = {
-    "add_i": np.add, "sub_i": np.subtract, "mul_i": np.multiply, "floordiv_i": _guard0(np.floor_divide),
+    "add_i": np.add,
+    "sub_i": np.subtract,
+    "mul_i": np.multiply,
+    "floordiv_i": _guard0(np.floor_divide),
     "truncdiv_i": _guard0(lambda a, b: (np.abs(a) // np.abs(b)) * np.sign(a) * np.sign(b)),
-    "remainder_i": _guard0(np.mod), "fmod_i": _guard0(np.fmod), "maximum_i": np.maximum,
-    "minimum_i": np.minimum, "and_i": np.bitwise_and, "or_i": np.bitwise_or, "xor_i": np.bitwise_xor,
+    "remainder_i": _guard0(np.mod),
+    "fmod_i": _guard0(np.fmod),
+    "maximum_i": np.maximum,
+    "minimum_i": np.minimum,
+    "and_i": np.bitwise_and,
+    "or_i": np.bitwise_or,
+    "xor_i": np.bitwise_xor,
     "shl_i": lambda a, b: np.where((b < 0) | (b > 63), 0, np.left_shift(a, np.clip(b, 0, 63))),
     "shr_i": lambda a, b: np.right_shift(a, np.clip(b, 0, 63)),
     "pow_i": lambda a, b: np.where(b < 0, 0, np.power(a, np.maximum(b, 0))),
 }
 INT_UNARY = {
-    "neg_i": np.negative, "abs_i": np.abs, "sign_i": np.sign, "not_i": np.invert,
+    "neg_i": np.negative,
+    "abs_i": np.abs,
+    "sign_i": np.sign,
+    "not_i": np.invert,
     "wrap_i8": lambda x: x.astype(np.int8).astype(np.int64),
     "wrap_i16": lambda x: x.astype(np.int16).astype(np.int64),
     "wrap_i32": lambda x: x.astype(np.int32).astype(np.int64),
@@ -102,7 +177,9 @@ INT_UNARY = {
 
 def _f2i(lo, hi):
     def f(x):
-        y = np.nan_to_num(np.trunc(x.astype(np.float64)), nan=0.0, posinf=2.0**64, neginf=-(2.0**64))
+        y = np.nan_to_num(
+            np.trunc(x.astype(np.float64)), nan=0.0, posinf=2.0**64, neginf=-(2.0**64)
+        )
         clipped = np.clip(y, float(lo), float(hi))
         return np.where(y >= float(hi), hi, np.where(y <= float(lo), lo, clipped.astype(np.int64)))
 
@@ -110,15 +187,21 @@ def _f2i(lo, hi):
 
 
 CONVERT = {
-    "f2i_i8": _f2i(-128, 127), "f2i_i16": _f2i(-(2**15), 2**15 - 1), "f2i_i32": _f2i(-(2**31), 2**31 - 1),
-    "f2i_i64": _f2i(-(2**63), 2**63 - 1), "f2i_u8": _f2i(0, 255),
-    "i2f": lambda x: x.astype(np.float32), "f2b": lambda x: (x != 0).astype(np.float32),
-    "i2b": lambda x: (x != 0).astype(np.float32), "b2f": lambda x: x.astype(np.float32),
+    "f2i_i8": _f2i(-128, 127),
+    "f2i_i16": _f2i(-(2**15), 2**15 - 1),
+    "f2i_i32": _f2i(-(2**31), 2**31 - 1),
+    "f2i_i64": _f2i(-(2**63), 2**63 - 1),
+    "f2i_u8": _f2i(0, 255),
+    "i2f": lambda x: x.astype(np.float32),
+    "f2b": lambda x: (x != 0).astype(np.float32),
+    "i2b": lambda x: (x != 0).astype(np.float32),
+    "b2f": lambda x: x.astype(np.float32),
     "b2i": lambda x: x.astype(np.int64),
     "bits_f2i": lambda x: np.ascontiguousarray(x, np.float32).view(np.int32).astype(np.int64),
     "bits_i2f": lambda x: x.astype(np.int32).view(np.float32),
     "not_b": lambda x: (x == 0).astype(np.float32),
-    "isnan": lambda x: np.isnan(x).astype(np.float32), "isinf": lambda x: np.isinf(x).astype(np.float32),
+    "isnan": lambda x: np.isnan(x).astype(np.float32),
+    "isinf": lambda x: np.isinf(x).astype(np.float32),
     "isinf_sen169": lambda x: (np.abs(x) == 2.0**32).astype(np.float32),
     "signbit": lambda x: np.signbit(x).astype(np.float32),
 }
@@ -133,7 +216,7 @@ class Stage:
 
 
 class ReferenceProgram:
-    """Parses program text; `launch` runs it on host tensors (SEN169 dtypes rounded as the device does)."""
+    """Parses program text; `launch` runs it on host tensors, halves rounded as the device does."""
 
     def __init__(self, text: str):
         self.symbols, self.buffers, self.stages = [], {}, []
@@ -149,7 +232,9 @@ class ReferenceProgram:
             elif word == "symbol":
                 self.symbols.append(line.split()[1])
             elif word == "buffer":
-                m = re.fullmatch(r"buffer (\w+) (arg|temp|lx) (\w+) size \[(.*)\] stride \[(.*)\]", line)
+                m = re.fullmatch(
+                    r"buffer (\w+) (arg|temp|lx) (\w+) size \[(.*)\] stride \[(.*)\]", line
+                )
                 self.buffers[m[1]] = (m[2], m[3], _list(m[4]), _list(m[5]))
             elif word == "stage":
                 self.stages.append(Stage())
@@ -174,13 +259,23 @@ class ReferenceProgram:
             if kind == "arg":
                 t = tensors.pop(0)
                 assert t.dtype == DTYPES[dtype], (name, t.dtype, dtype)
-                span = 0 if t.numel() == 0 else 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+                span = (
+                    0
+                    if t.numel() == 0
+                    else 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+                )
                 flat = torch.as_strided(t, (span,), (1,))
                 outside[name] = (t, flat)
                 memory[name] = _to_lanes(flat)
             else:
-                span = 0 if 0 in extents else 1 + sum((n - 1) * s for n, s in zip(extents, strides, strict=True))
-                kind = np.float32 if DTYPES[dtype].is_floating_point or dtype == "bool" else np.int64
+                span = (
+                    0
+                    if 0 in extents
+                    else 1 + sum((n - 1) * s for n, s in zip(extents, strides, strict=True))
+                )
+                kind = (
+                    np.float32 if DTYPES[dtype].is_floating_point or dtype == "bool" else np.int64
+                )
                 memory[name] = np.full(span, np.nan if kind is np.float32 else -77, kind)
         assert not tensors
         with np.errstate(all="ignore"):
@@ -212,12 +307,16 @@ class ReferenceProgram:
             full = [e if is_reduce or n not in reduce_axes else 1 for n, e in enumerate(extents)]
             done = []
             for line in lines:
-                m = re.fullmatch(r"(store|store_add) (\w+)(?: \[(%\d+)\])? (%\d+)(?: if (%\d+))?", line)
+                m = re.fullmatch(
+                    r"(store|store_add) (\w+)(?: \[(%\d+)\])? (%\d+)(?: if (%\d+))?", line
+                )
                 if m:
                     self._store(m, memory, address, registers, full)
                     continue
                 dst, rest = line.split(" = ", 1)
-                value = self._value(rest, memory, address, registers, full, iota, env, reduce_axes, extents)
+                value = self._value(
+                    rest, memory, address, registers, full, iota, env, reduce_axes, extents
+                )
                 assert dst not in registers
                 registers[dst] = value
                 if is_reduce and not re.match(r"reduce_|dot", rest):
@@ -234,7 +333,9 @@ class ReferenceProgram:
         where = np.broadcast_to(where, full)
         flat, dtype = memory[buffer], self.buffers[buffer][1]
         index = where[mask]
-        assert index.size == 0 or (index.min() >= 0 and index.max() < flat.size), f"{m[0]} out of range"
+        assert index.size == 0 or (index.min() >= 0 and index.max() < flat.size), (
+            f"{m[0]} out of range"
+        )
         if m[1] == "store_add":
             for i, v in zip(index, value[mask], strict=True):
                 flat[i] = _stored(flat[i] + v, dtype)
@@ -257,7 +358,8 @@ class ReferenceProgram:
                 return out
             where = np.broadcast_to(where, np.broadcast_shapes(where.shape, [1] * len(full)))
             if where.size and 0 not in full:
-                assert where.min() >= 0 and where.max() < flat.size, f"{rest} out of range"
+                assert where.min() >= 0, f"{rest} out of range"
+                assert where.max() < flat.size, f"{rest} out of range"
                 return flat[where]
             return np.zeros(where.shape, flat.dtype)
         op, *args = rest.split(" ", 1)
@@ -276,14 +378,19 @@ class ReferenceProgram:
             bad = (i < 0) | (i >= size)
             if m[4]:
                 bad = bad & (registers[m[4]] != 0)
-            if np.any(np.broadcast_to(bad, np.broadcast_shapes(np.shape(bad), full))) and 0 not in full:
+            if (
+                np.any(np.broadcast_to(bad, np.broadcast_shapes(np.shape(bad), full)))
+                and 0 not in full
+            ):
                 raise IndexError("index out of range")
             return i
         values = [np.asarray(registers[a]) for a in args[0].split()]
         if op.startswith("reduce_") or op == "dot":
             if op == "dot":
                 values = [np.broadcast_to(round_sen169(v).astype(np.float64), full) for v in values]
-                return (values[0] * values[1]).sum(axis=reduce_axes, keepdims=True).astype(np.float32)
+                return (
+                    (values[0] * values[1]).sum(axis=reduce_axes, keepdims=True).astype(np.float32)
+                )
             v = np.broadcast_to(values[0], full)
             return _reduce(op, v, reduce_axes, extents)
         return _scalar(op, values)
@@ -296,11 +403,19 @@ def _reduce(op, v, axes, extents):
         keep = [n for n in range(rank) if n not in axes]
         moved = np.transpose(v, keep + list(axes)).reshape([v.shape[n] for n in keep] + [-1])
         result = getattr(np, name)(moved, axis=-1)  # first match wins, nan wins
-        return result.astype(np.int64).reshape([1 if n in axes else v.shape[n] for n in range(rank)])
+        return result.astype(np.int64).reshape(
+            [1 if n in axes else v.shape[n] for n in range(rank)]
+        )
     if name in ("any", "all"):
         return getattr(np, name)(v != 0, axis=axes, keepdims=True).astype(np.float32)
     if v.dtype == np.int64:
-        f = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min, "xor": np.bitwise_xor.reduce}[name]
+        f = {
+            "sum": np.sum,
+            "prod": np.prod,
+            "max": np.max,
+            "min": np.min,
+            "xor": np.bitwise_xor.reduce,
+        }[name]
         return f(v, axis=axes, keepdims=True)
     f = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}[name]
     wide = v.astype(np.float64) if name in ("sum", "prod") else v
@@ -358,15 +473,33 @@ def _stored(value, dtype):
     if dtype == "float32":
         return np.asarray(value, np.float32)
     if dtype.startswith("float8"):
-        return torch.from_numpy(np.ascontiguousarray(np.atleast_1d(value))).to(DTYPES[dtype]).float().numpy()
-    return np.asarray(value).astype({"int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64,
-                                     "uint8": np.uint8}[dtype]).astype(np.int64)
+        return (
+            torch.from_numpy(np.ascontiguousarray(np.atleast_1d(value)))
+            .to(DTYPES[dtype])
+            .float()
+            .numpy()
+        )
+    return (
+        np.asarray(value)
+        .astype(
+            {
+                "int8": np.int8,
+                "int16": np.int16,
+                "int32": np.int32,
+                "int64": np.int64,
+                "uint8": np.uint8,
+            }[dtype]
+        )
+        .astype(np.int64)
+    )
 
 
 def _to_lanes(flat):
     if flat.dtype in (torch.float16, torch.bfloat16):
         wide = flat.detach().float().numpy()
-        return np.where(np.isinf(wide), np.copysign(2.0**32, wide), round_sen169(wide)).astype(np.float32)
+        return np.where(np.isinf(wide), np.copysign(2.0**32, wide), round_sen169(wide)).astype(
+            np.float32
+        )
     if flat.dtype.is_floating_point or flat.dtype is torch.bool:
         return flat.detach().float().numpy().copy()
     return flat.detach().to(torch.int64).numpy().copy()
@@ -392,4 +525,4 @@ def _list(text):
 
 
 def _eval(text, env):
-    return int(eval(text, {"__builtins__": {}, "min": min, "max": max, "math": math}, dict(env)))  # noqa: S307
+    return int(eval(text, {"__builtins__": {}, "min": min, "max": max, "math": math}, dict(env)))

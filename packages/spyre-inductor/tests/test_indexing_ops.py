@@ -11,7 +11,18 @@ from helpers import check
 
 def test_gathers():
     w, i = torch.randn(10, 24).half(), torch.randint(0, 10, (4, 7))
-    check(lambda w, i: (F.embedding(i, w) * 2, w[i, :5], w.index_select(0, i[0]), w[:, i[0]], w[-1], w[i[0], i[1]]), w, i)
+    check(
+        lambda w, i: (
+            F.embedding(i, w) * 2,
+            w[i, :5],
+            w.index_select(0, i[0]),
+            w[:, i[0]],
+            w[-1],
+            w[i[0], i[1]],
+        ),
+        w,
+        i,
+    )
     x, j = torch.randn(12, 5).half(), torch.randint(0, 5, (12, 2))
     check(lambda x, j: (x.gather(1, j), torch.take_along_dim(x, j, 1)), x, j)
 
@@ -31,13 +42,21 @@ def test_scatters():
     x, i, v = torch.randn(12, 5), torch.randint(0, 12, (12, 5)), torch.randn(3, 5)
     check(lambda x, i: torch.zeros_like(x).scatter_add(0, i, x), x, i)
     check(lambda x, v: x.index_copy(0, torch.tensor([2, 0, 7], device=x.device), v), x, v)
-    check(lambda x, v: x.index_put((torch.tensor([2, 0, 2], device=x.device),), v, accumulate=True), x, v)
+    check(
+        lambda x, v: x.index_put((torch.tensor([2, 0, 2], device=x.device),), v, accumulate=True),
+        x,
+        v,
+    )
     check(lambda x: x.slice_scatter(x[:4] * 2, 0, 3, 7), x)
 
 
 def test_one_hot_and_masks():
     i = torch.randint(0, 9, (4, 5))
-    check(lambda i: (F.one_hot(i, 9), (i[:, None] == i[:, :, None]).float(), i.ne(3).cumsum(1)), i, fallbacks=1)
+    check(
+        lambda i: (F.one_hot(i, 9), (i[:, None] == i[:, :, None]).float(), i.ne(3).cumsum(1)),
+        i,
+        fallbacks=1,
+    )
 
 
 def test_assertions_reach_the_host():
@@ -48,9 +67,22 @@ def test_assertions_reach_the_host():
 
 def test_pool_and_interpolate():
     x = torch.randn(1, 3, 8, 8)
-    check(lambda x: (F.avg_pool2d(x, 3, 2, 1), F.max_pool2d(x, 2), F.interpolate(x, scale_factor=2.0),
-                     F.interpolate(x, size=(5, 11), mode="bilinear")), x, fallbacks=4)
+    check(
+        lambda x: (
+            F.avg_pool2d(x, 3, 2, 1),
+            F.max_pool2d(x, 2),
+            F.interpolate(x, scale_factor=2.0),
+            F.interpolate(x, size=(5, 11), mode="bilinear"),
+        ),
+        x,
+        fallbacks=4,
+    )
 
 
 def test_convolution_runs_eagerly():
-    check(lambda x, w: F.relu(F.conv2d(x, w, padding=1)) + 1, torch.randn(1, 3, 8, 8), torch.randn(2, 3, 3, 3), tolerance=2e-2)
+    check(
+        lambda x, w: F.relu(F.conv2d(x, w, padding=1)) + 1,
+        torch.randn(1, 3, 8, 8),
+        torch.randn(2, 3, 3, 3),
+        tolerance=2e-2,
+    )

@@ -13,10 +13,16 @@ def stages(log):
     return [len(program.kernels) for program, _ in log.programs]
 
 
-@pytest.mark.parametrize("m,k,n", [(1, 5, 3), (33, 70, 65), (64, 64, 64), (1, 384, 1000), (7, 1, 9), (3, 0, 4)])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(1, 5, 3), (33, 70, 65), (64, 64, 64), (1, 384, 1000), (7, 1, 9), (3, 0, 4)]
+)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_mm(m, k, n, dtype):
-    a, b, c = (torch.randn(m, k) * max(k, 1) ** -0.5).to(dtype), torch.randn(k, n).to(dtype), torch.randn(n).to(dtype)
+    a, b, c = (
+        (torch.randn(m, k) * max(k, 1) ** -0.5).to(dtype),
+        torch.randn(k, n).to(dtype),
+        torch.randn(n).to(dtype),
+    )
     check(lambda a, b, c: (a @ b, torch.addmm(c, a, b, beta=0.5, alpha=2)), a, b, c, tolerance=3e-2)
 
 
@@ -30,12 +36,16 @@ def test_linear_epilogue_is_one_stage():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_bmm_and_broadcasting_matmul(dtype):
     a, b = torch.randn(2, 3, 5, 33).to(dtype), torch.randn(3, 33, 9).to(dtype)
-    check(lambda a, b: (a @ b, a[0] @ b, torch.einsum("bhik,hkj->bijh", a, b)), a, b, tolerance=3e-2)
+    check(
+        lambda a, b: (a @ b, a[0] @ b, torch.einsum("bhik,hkj->bijh", a, b)), a, b, tolerance=3e-2
+    )
 
 
 def test_transposed_and_sliced_operands():
     a, b = torch.randn(40, 6).half(), torch.randn(30, 80).half()
-    log = check(lambda a, b: (a.t() @ b[:, ::2].t(), a[1:9].t() @ b[:8, 3:50]), a, b, tolerance=3e-2)
+    log = check(
+        lambda a, b: (a.t() @ b[:, ::2].t(), a[1:9].t() @ b[:8, 3:50]), a, b, tolerance=3e-2
+    )
     assert stages(log) == [2]
 
 
@@ -59,9 +69,22 @@ def test_masked_attention(causal):
     mask = None if causal else torch.rand(2, 1, 6, 6) > 0.3
     if mask is not None:
         mask[..., 0] = True
-    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=None, is_causal=causal), q, k, v, tolerance=2e-2)
+    check(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=None, is_causal=causal),
+        q,
+        k,
+        v,
+        tolerance=2e-2,
+    )
     if mask is not None:
-        check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), q, k, v, mask, tolerance=2e-2)
+        check(
+            lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m),
+            q,
+            k,
+            v,
+            mask,
+            tolerance=2e-2,
+        )
 
 
 def test_float32_result_stays_wide():

@@ -14,15 +14,39 @@ SHAPES = [(), (1,), (5,), (64,), (3, 70), (2, 1, 65), (0, 4), (2, 3, 1, 2, 1, 3,
 FLOATS = [torch.float16, torch.bfloat16, torch.float32]
 
 UNARY = {
-    "neg": torch.neg, "abs": torch.abs, "exp": torch.exp, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
-    "relu": torch.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
-    "erf": torch.erf, "sin": torch.sin, "cos": torch.cos, "floor": torch.floor, "ceil": torch.ceil,
-    "round": torch.round, "trunc": torch.trunc, "sign": torch.sign, "reciprocal": lambda x: 1 / (x + 4),
-    "sqrt": lambda x: torch.sqrt(x.abs()), "rsqrt": lambda x: torch.rsqrt(x.abs() + 1),
-    "log": lambda x: torch.log(x.abs() + 1), "log1p": lambda x: torch.log1p(x.abs()),
-    "isnan": torch.isnan, "isinf": torch.isinf, "square": torch.square, "softplus": F.softplus,
-    "clamp": lambda x: x.clamp(-0.5, 0.5), "pow": lambda x: x.abs() ** 1.5, "leaky": F.leaky_relu,
-    "hardswish": F.hardswish, "mish": F.mish, "elu": F.elu, "logit": lambda x: torch.logit(x.sigmoid() * 0.5 + 0.2),
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "exp": torch.exp,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+    "erf": torch.erf,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "round": torch.round,
+    "trunc": torch.trunc,
+    "sign": torch.sign,
+    "reciprocal": lambda x: 1 / (x + 4),
+    "sqrt": lambda x: torch.sqrt(x.abs()),
+    "rsqrt": lambda x: torch.rsqrt(x.abs() + 1),
+    "log": lambda x: torch.log(x.abs() + 1),
+    "log1p": lambda x: torch.log1p(x.abs()),
+    "isnan": torch.isnan,
+    "isinf": torch.isinf,
+    "square": torch.square,
+    "softplus": F.softplus,
+    "clamp": lambda x: x.clamp(-0.5, 0.5),
+    "pow": lambda x: x.abs() ** 1.5,
+    "leaky": F.leaky_relu,
+    "hardswish": F.hardswish,
+    "mish": F.mish,
+    "elu": F.elu,
+    "logit": lambda x: torch.logit(x.sigmoid() * 0.5 + 0.2),
 }
 
 
@@ -34,13 +58,27 @@ def test_unary(name):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes(shape):
-    check(lambda x, y: torch.where(x > y, x * y, x - y) + 1, torch.randn(shape).half(), torch.randn(shape).half())
+    check(
+        lambda x, y: torch.where(x > y, x * y, x - y) + 1,
+        torch.randn(shape).half(),
+        torch.randn(shape).half(),
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_broadcast(dtype):
-    a, b, c = torch.randn(4, 1, 33).to(dtype), torch.randn(7, 1).to(dtype), torch.randn(33).to(dtype)
-    check(lambda a, b, c: (a + b) * c - b / (c.abs() + 1), a, b, c, tolerance=2e-2 if dtype != torch.float32 else 1e-5)
+    a, b, c = (
+        torch.randn(4, 1, 33).to(dtype),
+        torch.randn(7, 1).to(dtype),
+        torch.randn(33).to(dtype),
+    )
+    check(
+        lambda a, b, c: (a + b) * c - b / (c.abs() + 1),
+        a,
+        b,
+        c,
+        tolerance=2e-2 if dtype != torch.float32 else 1e-5,
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
@@ -49,33 +87,84 @@ def test_integers_wrap(dtype):
     a = torch.randint(max(info.min, -(2**40)), min(info.max, 2**40), (5, 37), dtype=dtype)
     b = torch.randint(1, 100, (5, 37), dtype=dtype)
     check(
-        lambda a, b: (a + b, a - b, a * b, a // b, a % b, a & b, a | b, a ^ b, ~a, a << (b % 4), a >> (b % 4), a > b,
-                      torch.maximum(a, b), a.abs(), -a, torch.where(a > b, a, b), a == b),
-        a, b,
+        lambda a, b: (
+            a + b,
+            a - b,
+            a * b,
+            a // b,
+            a % b,
+            a & b,
+            a | b,
+            a ^ b,
+            ~a,
+            a << (b % 4),
+            a >> (b % 4),
+            a > b,
+            torch.maximum(a, b),
+            a.abs(),
+            -a,
+            torch.where(a > b, a, b),
+            a == b,
+        ),
+        a,
+        b,
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool]
+)
 def test_casts(dtype):
     x = torch.randint(0, 100, (5, 67)).to(dtype)
     y = torch.randn(5, 67) * 50
     check(
-        lambda x, y: (x.float(), x.half(), x.to(torch.int64), x.to(torch.int32), x.to(torch.int8), x.bool(),
-                      y.abs().to(torch.int32), y.half().float(), y.bool()),
-        x, y, tolerance=1e-3,
+        lambda x, y: (
+            x.float(),
+            x.half(),
+            x.to(torch.int64),
+            x.to(torch.int32),
+            x.to(torch.int8),
+            x.bool(),
+            y.abs().to(torch.int32),
+            y.half().float(),
+            y.bool(),
+        ),
+        x,
+        y,
+        tolerance=1e-3,
     )
 
 
 def test_bool():
     a, b = torch.rand(4, 66) > 0.5, torch.rand(4, 66) > 0.5
-    check(lambda a, b: (a & b, a | b, a ^ b, ~a, a == b, a.logical_and(b), torch.where(a, b, ~b), a.float()), a, b)
+    check(
+        lambda a, b: (
+            a & b,
+            a | b,
+            a ^ b,
+            ~a,
+            a == b,
+            a.logical_and(b),
+            torch.where(a, b, ~b),
+            a.float(),
+        ),
+        a,
+        b,
+    )
 
 
 def test_views_fold():
     x = torch.randn(6, 10, 8).half()
     check(
-        lambda x: (x.transpose(0, 2) + 1, x[1:5:2, :, 3] * 2, x.permute(2, 0, 1).reshape(16, 30) - 1,
-                   x[:, None].expand(6, 3, 10, 8) * 3, x.flip(1) + x, x.unfold(1, 4, 3) + 1, x.diagonal(0, 0, 1) + 1),
+        lambda x: (
+            x.transpose(0, 2) + 1,
+            x[1:5:2, :, 3] * 2,
+            x.permute(2, 0, 1).reshape(16, 30) - 1,
+            x[:, None].expand(6, 3, 10, 8) * 3,
+            x.flip(1) + x,
+            x.unfold(1, 4, 3) + 1,
+            x.diagonal(0, 0, 1) + 1,
+        ),
         x,
     )
 
@@ -86,7 +175,7 @@ def test_strided_inputs(layout):
     x = {
         "transposed": lambda: base.transpose(1, 3),
         "sliced": lambda: base[:, ::2, 1:9:3],
-        "offset": lambda: base.flatten()[7:7 + 60].view(6, 10),
+        "offset": lambda: base.flatten()[7 : 7 + 60].view(6, 10),
         "expanded": lambda: base[:, :1].expand(4, 6, 10, 12),
         "channels_last": lambda: base.to(memory_format=torch.channels_last),
     }[layout]()
@@ -95,22 +184,42 @@ def test_strided_inputs(layout):
 
 def test_special_values_half():
     x = torch.tensor([math.inf, -math.inf, math.nan, 0.0, -0.0, 65504.0, 1e-7, 1.0]).half()
-    check(lambda x: (torch.isinf(x), torch.isnan(x), x > 0, torch.where(torch.isnan(x), 0.0, 1.0)), x)
-    masked = check(lambda x, m: torch.softmax(x.masked_fill(m, -math.inf), -1),
-                   torch.randn(3, 9).half(), torch.rand(3, 9) > 0.6)
+    check(
+        lambda x: (torch.isinf(x), torch.isnan(x), x > 0, torch.where(torch.isnan(x), 0.0, 1.0)), x
+    )
+    masked = check(
+        lambda x, m: torch.softmax(x.masked_fill(m, -math.inf), -1),
+        torch.randn(3, 9).half(),
+        torch.rand(3, 9) > 0.6,
+    )
     assert len(masked.programs) == 1
 
 
 def test_cat_and_pad():
     a, b, c = torch.randn(3, 5).half(), torch.randn(3, 70).half(), torch.randn(3, 1).half()
-    check(lambda a, b, c: (torch.cat([a + 1, b, c * 2], 1), torch.stack([a, a * 2]), F.pad(a, (1, 2, 3, 4), value=2.0)), a, b, c)
+    check(
+        lambda a, b, c: (
+            torch.cat([a + 1, b, c * 2], 1),
+            torch.stack([a, a * 2]),
+            F.pad(a, (1, 2, 3, 4), value=2.0),
+        ),
+        a,
+        b,
+        c,
+    )
     check(lambda a: F.pad(a[None, None], (2, 1, 1, 1), mode="reflect") + 1, a)
 
 
 def test_factories():
     check(
-        lambda x: (torch.arange(70, device=x.device) * 2, torch.full((3, 4), 2.5, device=x.device) + x.sum(),
-                   torch.tril(x), torch.triu(x, 1), torch.eye(4, device=x.device), torch.linspace(0, 1, 9, device=x.device)),
+        lambda x: (
+            torch.arange(70, device=x.device) * 2,
+            torch.full((3, 4), 2.5, device=x.device) + x.sum(),
+            torch.tril(x),
+            torch.triu(x, 1),
+            torch.eye(4, device=x.device),
+            torch.linspace(0, 1, 9, device=x.device),
+        ),
         torch.randn(4, 4),
     )
 

@@ -302,6 +302,16 @@ void Layout::finish() {
     fail("device_size " + format_list(device_size_) +
          " takes more bytes than a 64-bit integer counts");
   }
+  int64_t reach = 0;
+  for (size_t k = 0; k < device_size_.size(); ++k) {
+    int64_t part = 0;
+    if (stride_map_[k] > 0 && device_size_[k] > 0 &&
+        (checked_mul(device_size_[k] - 1, stride_map_[k], &part) ||
+         checked_add(reach, part, &reach) || reach == std::numeric_limits<int64_t>::max())) {
+      fail("stride_map " + format_list(stride_map_) + " of device_size " +
+           format_list(device_size_) + " reaches further than a 64-bit integer counts");
+    }
+  }
   digits_.clear();
   host_known_ = false;
   dense_ = true;
@@ -332,12 +342,8 @@ void Layout::finish() {
   int64_t largest = 0;
   for (const Digit& digit : digits_) {
     const int64_t quotient = std::min(digit.limit - 1, (bound - 1) / digit.divisor);
-    int64_t part = 0;
-    if (checked_mul(quotient, digit.divisor, &part) || checked_add(largest, part, &largest) ||
-        largest == std::numeric_limits<int64_t>::max()) {
-      fail("stride_map " + format_list(stride_map_) + " of device_size " +
-           format_list(device_size_) + " reaches further than a 64-bit integer counts");
-    }
+    const int64_t part = quotient * digit.divisor;
+    largest += part;
     bound = std::min(digit.divisor, bound - part);
   }
   host_span_ = host_numel_ = largest + 1;

@@ -188,8 +188,8 @@ bool overlaps_itself(const std::vector<int64_t>& size, const std::vector<int64_t
   // Signs do not matter: flipping a dimension permutes the elements.
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, extent
   int64_t numel = 1;
+  if (std::find(size.begin(), size.end(), 0) != size.end()) return false;
   for (size_t d = 0; d < size.size(); ++d) {
-    if (size[d] == 0) return false;
     if (size[d] == 1) continue;
     if (stride[d] == 0) return true;
     dims.emplace_back(stride[d] < 0 ? -stride[d] : stride[d], size[d]);

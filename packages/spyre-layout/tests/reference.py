@@ -30,7 +30,7 @@ def sen169_decode(codes: np.ndarray) -> np.ndarray:
 
 
 def nearest(values: np.ndarray, table: np.ndarray, ties: str) -> np.ndarray:
-    """Index of the entry of an ascending table that is nearest to each value; ties "away" or "even"."""
+    """Find the nearest entry of an ascending table to each value; ties "away" or "even"."""
     upper = np.clip(np.searchsorted(table, values), 1, len(table) - 1)
     lower = upper - 1
     to_lower, to_upper = values - table[lower], table[upper] - values
@@ -150,7 +150,7 @@ def sen152_decode(codes: np.ndarray) -> np.ndarray:
     return np.where(codes == 0x80, np.nan, values)
 
 
-# ---- layouts ---------------------------------------------------------------------------------------
+# ---- layouts -------------------------------------------------------------------------------------
 
 
 def row_major_positions(size: list[int], eps: int) -> np.ndarray:

@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-
 import spyre_layout as sl
 
 
@@ -43,20 +42,34 @@ def test_arrays_of_all_kinds(given):
     np.testing.assert_array_equal(sl.encode_from(given, "SEN169_FP16", dtype="float16"), CODES)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "bool", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["int8", "int16", "int32", "int64", "uint8", "bool", "float32", "float64"]
+)
 def test_dlpack_dtypes(dtype):
     values = np.arange(10).astype(dtype)
-    np.testing.assert_array_equal(sl.encode(DLPackOnly(values), "IEEE_FP32"), sl.encode(values, "IEEE_FP32"))
+    np.testing.assert_array_equal(
+        sl.encode(DLPackOnly(values), "IEEE_FP32"), sl.encode(values, "IEEE_FP32")
+    )
 
 
 def test_dlpack_strides():
     values = np.arange(24, dtype=np.float32).reshape(4, 6)[::2, ::-1].T
-    np.testing.assert_array_equal(sl.encode(DLPackOnly(values), "IEEE_FP32").view(np.float32), values)
+    np.testing.assert_array_equal(
+        sl.encode(DLPackOnly(values), "IEEE_FP32").view(np.float32), values
+    )
 
 
 def test_shapes_and_strides_are_kept():
     base = np.arange(5 * 6 * 7, dtype=np.float32).reshape(5, 6, 7)
-    for values in (base, base.T, base[::2, ::-1], base[:, 1], base[0, 0, 0], base[:0], base.transpose(1, 0, 2)):
+    for values in (
+        base,
+        base.T,
+        base[::2, ::-1],
+        base[:, 1],
+        base[0, 0, 0],
+        base[:0],
+        base.transpose(1, 0, 2),
+    ):
         codes = sl.encode(values, "IEEE_FP32")
         assert codes.shape == values.shape
         np.testing.assert_array_equal(codes.view(np.float32).reshape(values.shape), values)
@@ -87,7 +100,10 @@ def test_out_is_filled_and_returned():
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        (np.zeros(59, np.uint16), "out holds 59 uint16 elements; expected 60 contiguous elements of uint16"),
+        (
+            np.zeros(59, np.uint16),
+            "out holds 59 uint16 elements; expected 60 contiguous elements of uint16",
+        ),
         (np.zeros(120, np.uint16)[::2], "out holds 60 uint16 elements, not contiguous"),
         (np.zeros(60, np.uint8), "expected 60 contiguous elements of uint16"),
     ],
@@ -148,8 +164,9 @@ grid = memoryview(array("i", range(12))).cast("B").cast("i", [3, 4])
 layout = sl.SpyreTensorLayout([3, 4], "int32")
 data = sl.to_device(grid, layout)
 assert sl.from_device(data, layout).tolist() == grid.tolist()
-assert sl.from_device(data, layout, [4, 3], [1, 4]).tolist() == [list(row) for row in zip(*grid.tolist())]
-empty = sl.from_device(sl.to_device(memoryview(b""), sl.SpyreTensorLayout([0], "uint8")),
+assert sl.from_device(data, layout, [4, 3], [1, 4]).tolist() == [list(row) for row in
+zip(*grid.tolist())] empty = sl.from_device(sl.to_device(memoryview(b""), sl.SpyreTensorLayout([0],
+"uint8")),
                        sl.SpyreTensorLayout([0], "uint8"))
 assert empty.tolist() == []
 scalar = sl.SpyreTensorLayout([], "int64")

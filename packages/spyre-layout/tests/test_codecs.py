@@ -9,7 +9,6 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from spyre_layout import DataFormats, decode, decode_to, encode, encode_from
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -25,7 +24,9 @@ def golden(name, *columns):
 
 def same(actual, expected):
     """Equal bits, whatever the NaNs."""
-    np.testing.assert_array_equal(np.asarray(actual).view(f"u{np.asarray(actual).itemsize}"), expected)
+    np.testing.assert_array_equal(
+        np.asarray(actual).view(f"u{np.asarray(actual).itemsize}"), expected
+    )
 
 
 def same_values(actual, expected):
@@ -36,7 +37,7 @@ def same_values(actual, expected):
     )
 
 
-# ---- golden ----------------------------------------------------------------------------------------
+# ---- golden --------------------------------------------------------------------------------------
 
 
 def test_golden_float32_to_sen169():
@@ -79,7 +80,7 @@ def test_golden_eight_bit_floats(fmt):
     same(encode(bits.astype(np.uint32).view(np.float32), fmt), codes)
 
 
-# ---- every code ------------------------------------------------------------------------------------
+# ---- every code ----------------------------------------------------------------------------------
 
 
 def test_every_sen169_code_has_its_value():
@@ -140,11 +141,11 @@ def test_every_bool_byte():
     np.testing.assert_array_equal(decode_to(ALL_16, "SEN169_FP16", "bool"), nonzero)
 
 
-# ---- float32 by the million ------------------------------------------------------------------------
+# ---- float32 by the million ----------------------------------------------------------------------
 
 
 def float32_inputs(seed, count=2_000_000):
-    """Random bit patterns, random values in the range of the formats, and all of their boundaries."""
+    """Random bit patterns, random values in range of the formats, and all of their boundaries."""
     rng = np.random.default_rng(seed)
     patterns = rng.integers(0, 2**32, count, dtype=np.uint32)
     near = rng.standard_normal(count // 2).astype(np.float32)
@@ -163,11 +164,20 @@ def float32_inputs(seed, count=2_000_000):
                 np.nextafter(exact, np.float32(np.inf)),
                 np.nextafter(exact, np.float32(0)),
             ]
-    edges = np.array([0, 2**-31, 2**-32, 448, 464, 57344, 61440, 65504, 65520, 2**32, 2**33], np.float32)
+    edges = np.array(
+        [0, 2**-31, 2**-32, 448, 464, 57344, 61440, 65504, 65520, 2**32, 2**33], np.float32
+    )
     special = np.array([0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF, 1, 0x007FFFFF], np.uint32)
     limit = np.array([0x4FFF9FFF, 0x4FFFA000, 0x4FFFA001, 0x30001FFF, 0x30002000], np.uint32)
     values = np.concatenate(
-        [patterns.view(np.float32), scaled, *middles, edges, special.view(np.float32), limit.view(np.float32)]
+        [
+            patterns.view(np.float32),
+            scaled,
+            *middles,
+            edges,
+            special.view(np.float32),
+            limit.view(np.float32),
+        ]
     )
     return np.concatenate([values, -values])
 
@@ -176,14 +186,18 @@ def float32_inputs(seed, count=2_000_000):
 def test_float32_to_sen169(seed):
     values = float32_inputs(seed)
     same(encode(values, "SEN169_FP16"), reference.sen169_encode(values))
-    same(encode(values, "SEN169_FP16", saturate=True), reference.sen169_encode(values, saturate=True))
+    same(
+        encode(values, "SEN169_FP16", saturate=True), reference.sen169_encode(values, saturate=True)
+    )
 
 
 def test_float32_to_eight_bit_floats():
     values = float32_inputs(3)
     same(encode(values, "SEN143_FP8"), reference.sen143_encode(values))
     same(encode(values, "SEN152_FP8"), reference.sen152_encode(values))
-    same(encode(values, "SEN152_FP8", saturate=True), reference.sen152_encode(values, saturate=True))
+    same(
+        encode(values, "SEN152_FP8", saturate=True), reference.sen152_encode(values, saturate=True)
+    )
 
 
 def test_float32_to_ieee_half():
@@ -213,13 +227,17 @@ def test_float32_is_kept_exactly():
     same(decode(values.view(np.uint32), "IEEE_FP32"), values.view(np.uint32))
 
 
-# ---- integers --------------------------------------------------------------------------------------
+# ---- integers ------------------------------------------------------------------------------------
 
 INTEGER_FORMATS = [
-    DataFormats[name]
-    for name in (
-        "SENINT2 SENINT4 SENINT8 SENINT16 IEEE_INT32 IEEE_INT64 SENUINT2 SENUINT32".split()
-    )
+    DataFormats.SENINT2,
+    DataFormats.SENINT4,
+    DataFormats.SENINT8,
+    DataFormats.SENINT16,
+    DataFormats.IEEE_INT32,
+    DataFormats.IEEE_INT64,
+    DataFormats.SENUINT2,
+    DataFormats.SENUINT32,
 ]
 
 
@@ -246,10 +264,12 @@ def test_integers_wrap_or_clamp(fmt):
 def test_floats_truncate_and_clamp(fmt):
     low, high = fmt.range
     values = np.array(
-        [np.nan, np.inf, -np.inf, 0.9, -0.9, 1.5, -1.5, 2.7, 3e9, -3e9, 1e30, -1e30, 127.99], np.float32
+        [np.nan, np.inf, -np.inf, 0.9, -0.9, 1.5, -1.5, 2.7, 3e9, -3e9, 1e30, -1e30, 127.99],
+        np.float32,
     )
     expected = [
-        0 if np.isnan(v) else high if v >= high else low if v <= low else int(v) for v in values.tolist()
+        0 if np.isnan(v) else high if v >= high else low if v <= low else int(v)
+        for v in values.tolist()
     ]
     assert decode(encode(values, fmt), fmt).tolist() == expected
 
@@ -292,7 +312,7 @@ def test_integers_to_sen169_round_like_computed_values():
     same(encode_from(values, "SEN169_FP16"), expected)
 
 
-# ---- other pairs -----------------------------------------------------------------------------------
+# ---- other pairs ---------------------------------------------------------------------------------
 
 FLOATS = {"float16": "IEEE_FP16", "bfloat16": "BFLOAT16", "float32": "IEEE_FP32",
           "float8_e4m3fn": "SEN143_FP8", "float8_e5m2fnuz": "SEN152_FP8"}  # fmt: skip
@@ -334,7 +354,9 @@ def test_scalars_agree_with_arrays(value):
         assert code == encode(array, fmt)[0]
         decoded = decode(code, fmt)
         assert isinstance(decoded, float)
-        np.testing.assert_equal(decoded, float(decode(np.array([code], f"u{DataFormats[fmt].bits // 8}"), fmt)[0]))
+        np.testing.assert_equal(
+            decoded, float(decode(np.array([code], f"u{DataFormats[fmt].bits // 8}"), fmt)[0])
+        )
 
 
 def test_scalars_have_the_type_of_their_format():
@@ -349,7 +371,9 @@ def test_scalars_have_the_type_of_their_format():
 
 
 def test_codes_out_of_range_are_refused():
-    with pytest.raises(ValueError, match="65536 is not a code of SEN169_FP16; expected 0 to 0xffff"):
+    with pytest.raises(
+        ValueError, match="65536 is not a code of SEN169_FP16; expected 0 to 0xffff"
+    ):
         decode(65536, "SEN169_FP16")
     with pytest.raises(ValueError, match="-1 is not a code of SENINT8"):
         decode([-1], "SENINT8")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 import spyre_layout
 from spyre_layout import DataFormats, device_format, dtype_name
 
@@ -114,7 +113,9 @@ def test_device_formats(dtype, fmt):
     ],
 )
 def test_a_dtype_without_a_format_is_told_what_to_become(dtype, advice):
-    with pytest.raises(ValueError, match=f"dtype {dtype} has no device format; cast .* to {advice}"):
+    with pytest.raises(
+        ValueError, match=f"dtype {dtype} has no device format; cast .* to {advice}"
+    ):
         device_format(dtype)
 
 
@@ -151,7 +152,9 @@ def test_dtypes_are_named_in_any_way(given, name):
 
 
 def test_unknown_dtypes_are_refused():
-    with pytest.raises(ValueError, match="unknown dtype 'float15'; dtypes with a device format are"):
+    with pytest.raises(
+        ValueError, match="unknown dtype 'float15'; dtypes with a device format are"
+    ):
         dtype_name("float15")
     with pytest.raises(TypeError, match="expected a name such as 'float16'"):
         dtype_name(16)

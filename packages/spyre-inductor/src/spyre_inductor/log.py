@@ -23,7 +23,9 @@ def setup() -> bool:
             handler.close()
         if config.enabled:
             handler = (
-                logging.FileHandler(config.path) if config.path else logging.StreamHandler(sys.stderr)
+                logging.FileHandler(config.path)
+                if config.path
+                else logging.StreamHandler(sys.stderr)
             )
             handler.setFormatter(logging.Formatter("[spyre_inductor] %(levelname)s %(message)s"))
             LOGGER.addHandler(handler)

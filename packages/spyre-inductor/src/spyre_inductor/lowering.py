@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lowerings of aten operations for the device: matrix products, and the way out for what it lacks.
 
-Every aten lowering is tried as Inductor has it. Its loop body is then run once against the op table; if
-the device lacks something in it, the operation falls back to eager and the reason is recorded. Verdicts are
-kept per operation and dtypes, so this costs one trial each.
+Every aten lowering is tried as Inductor has it. Its loop body is then run once against the op
+table; if the device lacks something in it, the operation falls back to eager and the reason is
+recorded. Verdicts are kept per operation and dtypes, so this costs one trial each.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch._inductor.lowering import fallback_handler, lowerings, register_lower
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V, ops
 from torch.utils import _pytree as pytree
+from typing_extensions import override
 
 from spyre_inductor import torch_compat
 from spyre_inductor.errors import UnsupportedError
@@ -32,7 +33,9 @@ from spyre_inductor.report_log import note_fallback
 aten = torch.ops.aten
 
 # nodes that the compilation under way found impossible after lowering; see `retry_unsupported`
-_forced: contextvars.ContextVar[dict[str, str]] = contextvars.ContextVar("forced", default={})
+_forced: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
+    "forced", default=None
+)
 
 _verdicts: dict[tuple[Any, ...], str | None] = {}
 
@@ -119,27 +122,36 @@ class TrialHandler(ValueHandler):
     def __init__(self) -> None:
         super().__init__(Builder())
 
+    @override
     def load(self, name: str, index: Any) -> Value:
         return self.emit("load", dtype=_dtype(V.graph.get_dtype(name)), attr=(name, index))
 
+    @override
     def load_seed(self, name: str, offset: Any) -> Value:
         return self.load(name, offset)
 
+    @override
     def index_expr(self, expr: Any, dtype: torch.dtype) -> Value:
         return self.to_dtype(self.emit("const_i", dtype=torch.int64, attr=expr), _dtype(dtype))
 
     value_expr = index_expr
 
-    def indirect_indexing(self, index_var: Any, size: Any, check: bool = True, wrap_neg: bool = True) -> Any:
+    @override
+    def indirect_indexing(
+        self, index_var: Any, size: Any, check: bool = True, wrap_neg: bool = True
+    ) -> Any:
         return sympy.Symbol("lane_index", integer=True)
 
+    @override
     def check_bounds(self, index: Any, size: Any, lower: bool, upper: bool) -> None:
         return None
 
+    @override
     def masked(self, mask: Any, body: Callable[[], Any], other: Any) -> Value:
         result = self.value(body())
         return self.where(mask, result, self.constant(other, result.dtype))
 
+    @override
     def reduce_count(self) -> Value:
         return self.constant(1.0, torch.float32)
 
@@ -172,9 +184,14 @@ def _try_loops(loops: ir.Loops) -> None:
     with V.set_ops_handler(handler), torch_compat.indexing_before_layout():
         index = [sympy.Symbol(f"trial{n}", integer=True) for n in range(len(loops.get_size()))]
         if isinstance(loops, ir.Reduction):
-            inner = [sympy.Symbol(f"trial_r{n}", integer=True) for n in range(len(loops.reduction_ranges))]
+            inner = [
+                sympy.Symbol(f"trial_r{n}", integer=True)
+                for n in range(len(loops.reduction_ranges))
+            ]
             value = loops.inner_fn(index, inner)
-            handler.reduction(_dtype(loops.dtype), _dtype(loops.src_dtype), loops.reduction_type, value)
+            handler.reduction(
+                _dtype(loops.dtype), _dtype(loops.src_dtype), loops.reduction_type, value
+            )
         elif isinstance(loops, (ir.Scan, ir.Sort)):
             raise UnsupportedError(f"the device has no {type(loops).__name__.lower()}")
         else:
@@ -197,14 +214,16 @@ def _operand(x: ir.TensorBox) -> ir.TensorBox:
 
 
 def _dot(a: ir.TensorBox, b: ir.TensorBox, dtype: torch.dtype) -> ir.TensorBox | None:
-    """a @ b over the last dimension of a and the last but one of b, or None where a dot is not it."""
+    """The product a @ b, or None where a dot is not it."""
     if a.get_dtype() not in _FLOATS or a.get_dtype() != b.get_dtype() or dtype not in _FLOATS:
         return None
     a, b = _operand(a), _operand(b)
     a_size, b_size = a.get_size(), b.get_size()
     ranges = [*a_size[:-1], b_size[-1]]
     depth = a_size[-1]
-    if V.graph.sizevars.statically_known_equals(depth, 1) or V.graph.sizevars.statically_known_equals(depth, 0):
+    if V.graph.sizevars.statically_known_equals(
+        depth, 1
+    ) or V.graph.sizevars.statically_known_equals(depth, 0):
         return None
     load_a, load_b = a.make_loader(), b.make_loader()
 
@@ -231,7 +250,7 @@ def _mm(a: Any, b: Any, out_dtype: torch.dtype | None = None) -> Any:
 
 
 def _with_bias(bias: Any, product: Any, beta: Any, alpha: Any) -> Any:
-    """beta * bias + alpha * product; a beta of zero ignores the bias, even its nans."""
+    """Beta * bias + alpha * product; a beta of zero ignores the bias, even its nans."""
     if alpha != 1:
         product = lowerings[aten.mul.Tensor](product, alpha)
     if beta == 0:
@@ -243,7 +262,11 @@ def _with_bias(bias: Any, product: Any, beta: Any, alpha: Any) -> Any:
 
 def _matmul(a: Any, b: Any, dtype: torch.dtype) -> Any:
     result = _dot(a, b, dtype)
-    return fallback_handler(MATMUL, add_to_fallback_set=False)(a, b, dtype) if result is None else result
+    return (
+        fallback_handler(MATMUL, add_to_fallback_set=False)(a, b, dtype)
+        if result is None
+        else result
+    )
 
 
 def _addmm(bias: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
@@ -261,7 +284,7 @@ MATMULS: dict[Any, Callable[..., Any]] = {
 
 def _arg_reduce(target: Any) -> Callable[..., Any]:
     def lower(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-        """Over all dimensions: in one flat loop, so that no loop order but the row-major one can arise."""
+        """Over all dimensions: in one flat loop, which no loop order but the row-major one fits."""
         rank = len(x.get_size())
         if dim is not None or rank < 2:
             return None
@@ -272,7 +295,9 @@ def _arg_reduce(target: Any) -> Callable[..., Any]:
     return lower
 
 
-ARG_REDUCTIONS = {target: _arg_reduce(target) for target in (aten.argmax.default, aten.argmin.default)}
+ARG_REDUCTIONS = {
+    target: _arg_reduce(target) for target in (aten.argmax.default, aten.argmin.default)
+}
 
 
 def _eager(target: Any, reason: str) -> Callable[..., Any]:

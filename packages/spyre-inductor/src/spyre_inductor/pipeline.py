@@ -11,7 +11,8 @@ from spyre_inductor.ir.program import Program
 from spyre_inductor.passes.coalesce_loops import coalesce_loops
 from spyre_inductor.passes.divide_work import divide_work
 from spyre_inductor.passes.fuse import fuse
-from spyre_inductor.passes.place_buffers import place_buffers, share_temporaries
+from spyre_inductor.passes.insert_restickify import insert_restickify
+from spyre_inductor.passes.place_buffers import place_buffers
 from spyre_inductor.passes.plan_lx import plan_lx
 from spyre_inductor.passes.simplify import simplify
 
@@ -32,12 +33,12 @@ def run_passes(program: Program, config: CompilerConfig, root_of: Callable[[str]
         ("fuse", fuse_kernels),
         ("simplify", simplify_values),
         ("place_buffers", place_buffers),
+        ("insert_restickify", insert_restickify),
         ("coalesce_loops", coalesce),
         ("divide_work", lambda p: divide_work(p, config.cores)),
     ]
     if config.lx_planning:
         passes.append(("plan_lx", lambda p: plan_lx(p, config.lx_bytes)))
-    passes.append(("share_temporaries", share_temporaries))
     for name, run in passes:
         log.log_pass(name, "before", program.text)
         run(program)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registration with dynamo and Inductor, done when they are imported and not before.
 
-`post_import_hooks()` maps module names to functions that the autoloader calls after those modules have
-run; `spyre_backend` is the dynamo backend "spyre" (entry point group `torch_dynamo_backends`). The default
-backend works as well: graphs of the device are recognised in `compile_fx`.
+`post_import_hooks()` maps module names to functions that the autoloader calls after those modules
+have run; `spyre_backend` is the dynamo backend "spyre" (entry point group `torch_dynamo_backends`).
+The default backend works as well: graphs of the device are recognised in `compile_fx`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ def _skip_own_modules() -> None:
 @functools.cache
 def register_inductor() -> None:
     """Makes Inductor compile for the device. Called once Inductor's `compile_fx` exists."""
-    from torch._inductor.codegen.common import DeviceOpOverrides, register_backend_for_device
-    from torch._inductor.codegen.common import register_device_op_overrides
+    from torch._inductor.codegen.common import (
+        DeviceOpOverrides,
+        register_backend_for_device,
+        register_device_op_overrides,
+    )
 
     from spyre_inductor import lowering, torch_compat
     from spyre_inductor.codegen.scheduling import SpyreScheduling
@@ -76,7 +79,9 @@ def spyre_backend(model: Any, example_inputs: Any, **kwargs: Any) -> Any:
     """Dynamo backend "spyre": Inductor, for graphs of the device or of the host.
 
     Args:
-        kwargs: `mode` and `options`, as torch.compile takes them.
+        model: the graph that dynamo captured.
+        example_inputs: its inputs.
+        **kwargs: `mode` and `options`, as torch.compile takes them.
     """
     from torch._inductor import compile_fx as module
 
@@ -84,7 +89,8 @@ def spyre_backend(model: Any, example_inputs: Any, **kwargs: Any) -> Any:
     patches = _config_patches(kwargs.pop("mode", None), kwargs.pop("options", None))
     if kwargs:
         raise TypeError(
-            f"backend 'spyre' got options {sorted(kwargs)}, expected only mode and options; remove them"
+            f"backend 'spyre' got options {sorted(kwargs)}, expected mode and options only; "
+            f"remove them"
         )
     return module.compile_fx(model, example_inputs, config_patches=patches or None)
 
@@ -97,7 +103,8 @@ def _config_patches(mode: str | None, options: dict[str, Any] | None) -> dict[st
         known = list_mode_options()
         if mode not in known:
             raise ValueError(
-                f"backend 'spyre' was given mode {mode!r}, expected one of {sorted(known)} or 'default'"
+                f"backend 'spyre' was given mode {mode!r}, "
+                f"expected one of {sorted(known)} or 'default'"
             )
         patches.update(known[mode])
     for name, value in (options or {}).items():

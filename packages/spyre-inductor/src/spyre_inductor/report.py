@@ -38,13 +38,17 @@ class Report:
 
     @property
     def kernel_count(self) -> int:
+        """Kernels in all programs."""
         return sum(len(program.kernels) for program, _ in self.programs)
 
     def text(self) -> str:
         """The whole report as plain text."""
         lines = self._summary()
         for program, text in self.programs:
-            lines += ["", f"{program.name}: {len(program.kernels)} kernels, {len(text.args)} arguments"]
+            lines += [
+                "",
+                f"{program.name}: {len(program.kernels)} kernels, {len(text.args)} arguments",
+            ]
             lines += [f"  {line}" for kernel in program.kernels for line in _describe(kernel)]
             lines += [
                 f"  buffer {name}: {buffer.kind}" + (f", {buffer.why}" if buffer.why else "")
@@ -57,16 +61,24 @@ class Report:
     def html(self) -> str:
         """The report as one HTML page without outside references."""
         parts = ["<!doctype html><meta charset=utf-8><title>spyre compile report</title>"]
-        parts.append("<style>body{font:15px sans-serif;margin:2em}pre{background:#f4f4f4;padding:1em}</style>")
+        parts.append(
+            "<style>body{font:15px sans-serif;margin:2em}"
+            "pre{background:#f4f4f4;padding:1em}</style>"
+        )
         parts.append("<h1>Compiled for Spyre</h1><ul>")
         parts += [f"<li>{html.escape(line)}</li>" for line in self._summary() if line]
         parts.append("</ul>")
         for program, text in self.programs:
             parts.append(f"<h2>{html.escape(program.name)}</h2><ul>")
             parts += [
-                f"<li>{html.escape(line.strip())}</li>" for kernel in program.kernels for line in _describe(kernel)
+                f"<li>{html.escape(line.strip())}</li>"
+                for kernel in program.kernels
+                for line in _describe(kernel)
             ]
-            parts.append(f"</ul><details><summary>program text</summary><pre>{html.escape(text.text)}</pre></details>")
+            parts.append(
+                f"</ul><details><summary>program text</summary>"
+                f"<pre>{html.escape(text.text)}</pre></details>"
+            )
         return "".join(parts)
 
     def __str__(self) -> str:
@@ -79,8 +91,12 @@ class Report:
             f"divided over {config.cores} cores; scratchpad planning "
             + (f"on, {config.lx_bytes} bytes a core" if config.lx_planning else "off"),
         ]
-        lines += [f"runs eagerly: {f.op}: {f.reason}" for f in self.fallbacks] or ["runs eagerly: nothing"]
-        lines += [f"graph break: {reason}" for reason in self.graph_breaks] or ["graph breaks: none"]
+        lines += [f"runs eagerly: {f.op}: {f.reason}" for f in self.fallbacks] or [
+            "runs eagerly: nothing"
+        ]
+        lines += [f"graph break: {reason}" for reason in self.graph_breaks] or [
+            "graph breaks: none"
+        ]
         return lines
 
 
@@ -107,7 +123,8 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Report:
 
     Args:
         fn: a function or module, as for torch.compile.
-        args: example arguments, on the device.
+        *args: example arguments, on the device.
+        **kwargs: the same by name.
     """
     torch._dynamo.reset()
     with recording() as log, torch_compat.fresh_caches():

@@ -45,7 +45,7 @@ def real_name(name: str) -> str:
 
 
 def buffer_dtype(name: str) -> torch.dtype:
-    """dtype of a buffer as programs see it: float64 host scalars are read as float32."""
+    """Dtype of a buffer as programs see it: float64 host scalars are read as float32."""
     dtype = _graph().get_dtype(name)
     return torch.float32 if dtype is torch.float64 else dtype
 

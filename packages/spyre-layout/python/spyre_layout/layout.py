@@ -26,9 +26,27 @@ _FORMS = (
 def integers(values: Iterable[Any], what: str) -> list[int]:
     """Return a list of ints; a TypeError names what was given instead."""
     try:
-        return [index(value) for value in values]
+        result = [index(value) for value in values]
     except TypeError:
         raise TypeError(f"{what} is {values!r}; expected a sequence of integers") from None
+    for value in result:
+        _check_width(value, what)
+    return result
+
+
+def integer(value: Any, what: str) -> int:
+    """Return an int; a TypeError or ValueError names what was given instead."""
+    try:
+        result = index(value)
+    except TypeError:
+        raise TypeError(f"{what} is {value!r}; expected an integer") from None
+    _check_width(result, what)
+    return result
+
+
+def _check_width(value: int, what: str) -> None:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{what} holds {value}, which is more than a 64-bit integer counts")
 
 
 class SpyreTensorLayout:
@@ -189,7 +207,7 @@ class SpyreTensorLayout:
             IndexError: The layout has no place for it.
         """
         if not isinstance(host, Sequence):
-            return self._core.device_offset(index(host))
+            return self._core.device_offset(integer(host, "host offset"))
         size, strides = self._known_host("device_offset of a host index")
         _check_index(host, size, "host index")
         return self._core.device_offset(sum(i * s for i, s in zip(host, strides, strict=True)))
@@ -200,7 +218,7 @@ class SpyreTensorLayout:
             _check_index(device, self._core.device_size, "device coordinates")
             strides = self._core.device_strides
             device = sum(c * s for c, s in zip(device, strides, strict=True))
-        offset = self._core.host_offset(index(device))
+        offset = self._core.host_offset(integer(device, "device offset"))
         return None if offset < 0 else offset
 
     def device_coordinates(self, host: int | Sequence[int]) -> list[int]:

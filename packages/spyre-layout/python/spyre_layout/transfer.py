@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from spyre_layout import _core
 from spyre_layout._arrays import ArrayLike, as_array
 from spyre_layout.formats import DTypeLike, dtype_name
-from spyre_layout.layout import SpyreTensorLayout, integers
+from spyre_layout.layout import SpyreTensorLayout, integer, integers
 
 __all__ = ["DmaPiece", "DmaPlan", "dma_plan", "from_device", "restickify", "to_device"]
 
@@ -82,7 +82,9 @@ def dma_plan(
         if host_strides is None
         else integers(host_strides, "host_strides")
     )
-    pieces = _core.transfer_plan(layout._core, wanted, strides, view, storage_offset)
+    pieces = _core.transfer_plan(
+        layout._core, wanted, strides, view, integer(storage_offset, "storage_offset")
+    )
     return DmaPlan(DmaPiece(*piece) for piece in pieces)
 
 
@@ -146,7 +148,9 @@ def from_device(
     else:
         raise ValueError(f"from_device needs a dtype, which {layout!r} does not know; give dtype=")
     borrowed = as_array(out)[0] if out is not None else None
-    result = _core.from_device(data, layout._core, wanted, view, storage_offset, name, borrowed)
+    result = _core.from_device(
+        data, layout._core, wanted, view, integer(storage_offset, "storage_offset"), name, borrowed
+    )
     return result if out is None else out
 
 

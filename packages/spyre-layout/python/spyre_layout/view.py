@@ -8,7 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 from spyre_layout import _core
-from spyre_layout.layout import SpyreTensorLayout, integers
+from spyre_layout.layout import SpyreTensorLayout, integer, integers
 
 __all__ = ["DeviceView", "Digit", "Run", "ViewLoop", "contiguous_runs", "resolve_view"]
 
@@ -101,7 +101,11 @@ def resolve_view(
     [(0, 4, 32768), (0, 64, 1), (1, 512, 64)]
     """
     affine, loops, device_offset, host_offset, digits = _core.resolve_view(
-        layout._core, integers(size, "size"), integers(stride, "stride"), storage_offset, write
+        layout._core,
+        integers(size, "size"),
+        integers(stride, "stride"),
+        integer(storage_offset, "storage_offset"),
+        write,
     )
     return DeviceView(
         affine,
@@ -120,6 +124,9 @@ def contiguous_runs(
 ) -> list[Run]:
     """Return a view as the fewest stretches that are consecutive in the view and on the device."""
     runs = _core.contiguous_runs(
-        layout._core, integers(size, "size"), integers(stride, "stride"), storage_offset
+        layout._core,
+        integers(size, "size"),
+        integers(stride, "stride"),
+        integer(storage_offset, "storage_offset"),
     )
     return [Run(*run) for run in runs]

@@ -17,7 +17,7 @@ namespace layout = spyre::layout;
 
 struct spyre_device_t {
   spyre_device_t(uint64_t memory_bytes, uint64_t max_allocation_bytes, ThreadPool& shared_pool)
-      : memory(memory_bytes, max_allocation_bytes), pool(shared_pool) {}
+      : memory(memory_bytes, max_allocation_bytes, shared_pool), pool(shared_pool) {}
   Memory memory;
   ThreadPool& pool;
 };

@@ -17,9 +17,13 @@ namespace {
 
 constexpr uint64_t kHugePage = 2 << 20;
 /// Left to the host when large allocations are checked against what it has.
-constexpr uint64_t kHostReserve = 256 << 20;
-/// Reading the host's state costs tens of microseconds: only allocations of this size do.
+uint64_t host_reserve() {
+  static const uint64_t bytes = std::max<uint64_t>(256 << 20, Memory::host_total_bytes() / 16);
+  return bytes;
+}
+/// Reading the host's state costs tens of microseconds: it is done once in so many bytes.
 constexpr uint64_t kCheckedBytes = 16 << 20;
+constexpr uint64_t kPopulateChunk = 4 << 20;
 
 uint64_t page_bytes() {
   static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -77,8 +81,8 @@ uint64_t Memory::host_available_bytes() {
   return available;
 }
 
-Memory::Memory(uint64_t total_bytes, uint64_t max_allocation_bytes)
-    : total_bytes_(total_bytes), max_allocation_bytes_(std::min(max_allocation_bytes, total_bytes)) {}
+Memory::Memory(uint64_t total_bytes, uint64_t max_allocation_bytes, ThreadPool& pool)
+    : pool_(pool), total_bytes_(total_bytes), max_allocation_bytes_(std::min(max_allocation_bytes, total_bytes)) {}
 
 Memory::~Memory() {
   for (const auto& [address, region] : regions_) munmap(reinterpret_cast<void*>(address), region.mapped);
@@ -99,9 +103,11 @@ uint64_t Memory::alloc(uint64_t bytes) {
   if (bytes > total_bytes_ - std::min(used_bytes_, total_bytes_)) {
     throw DriverError(SPYRE_OUT_OF_MEMORY, "device memory is full");
   }
-  if (bytes >= kCheckedBytes) {
+  unchecked_bytes_ += bytes;
+  if (unchecked_bytes_ >= kCheckedBytes) {
+    unchecked_bytes_ = 0;
     const uint64_t available = host_available_bytes();
-    if (mapped + kHostReserve > available) {
+    if (mapped + host_reserve() > available) {
       throw DriverError(SPYRE_OUT_OF_MEMORY, "the host behind the software device has only " +
                                                  std::to_string(available >> 20) + " MiB left");
     }
@@ -125,6 +131,7 @@ uint64_t Memory::alloc(uint64_t bytes) {
   // A forked child must not use the device; sparing it the page tables makes fork cheap.
   madvise(reinterpret_cast<void*>(address), mapped, MADV_DONTFORK);
 #endif
+  if (bytes >= kCheckedBytes) populate(address, mapped);
   try {
     regions_.emplace(address, Region{bytes, mapped});
   } catch (...) {
@@ -133,6 +140,22 @@ uint64_t Memory::alloc(uint64_t bytes) {
   }
   used_bytes_ += bytes;
   return address;
+}
+
+/// Faults all pages in, with the help of the pool.
+void Memory::populate(uint64_t address, uint64_t bytes) {
+  const auto chunks = static_cast<int64_t>((bytes + kPopulateChunk - 1) / kPopulateChunk);
+  pool_.run(chunks, [&](int64_t chunk) {
+    const uint64_t begin = static_cast<uint64_t>(chunk) * kPopulateChunk;
+    const uint64_t size = std::min(kPopulateChunk, bytes - begin);
+#ifdef MADV_POPULATE_WRITE
+    if (madvise(reinterpret_cast<void*>(address + begin), size, MADV_POPULATE_WRITE) == 0) return;
+#endif
+    // Older kernels: by hand.
+    for (uint64_t offset = 0; offset < size; offset += page_bytes()) {
+      *reinterpret_cast<volatile char*>(address + begin + offset) = 0;
+    }
+  });
 }
 
 void Memory::free(uint64_t address) {
@@ -157,7 +180,7 @@ uint64_t Memory::free_bytes() const {
   const uint64_t available = host_available_bytes();
   const std::shared_lock lock(mutex_);
   const uint64_t left = total_bytes_ - std::min(used_bytes_, total_bytes_);
-  return std::min(left, available > kHostReserve ? available - kHostReserve : 0);
+  return std::min(left, available > host_reserve() ? available - host_reserve() : uint64_t{0});
 }
 
 }  // namespace spyre::softdev

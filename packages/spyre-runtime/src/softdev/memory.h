@@ -5,19 +5,23 @@
 #include <map>
 #include <shared_mutex>
 
+#include "softdev/thread_pool.h"
+
 namespace spyre::softdev {
 
 /// The software device's memory: host pages. An address is the host address of the byte.
 class Memory {
  public:
-  /// `total_bytes` is what the device has; `max_allocation_bytes` its largest segment.
-  Memory(uint64_t total_bytes, uint64_t max_allocation_bytes);
+  /// `total_bytes` is what the device has; `max_allocation_bytes` its largest segment. `pool` must outlive
+  /// the memory: it takes part in faulting pages in.
+  Memory(uint64_t total_bytes, uint64_t max_allocation_bytes, ThreadPool& pool);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
   /// Throws DriverError(SPYRE_OUT_OF_MEMORY) when the device, or the host beneath it, has too little left:
-  /// the host must never have to kill the process.
+  /// the host must never have to kill the process. So large allocations get their pages at once, and what
+  /// the host says is left is true for the next one.
   uint64_t alloc(uint64_t bytes);
   void free(uint64_t address);
 
@@ -39,11 +43,15 @@ class Memory {
     uint64_t mapped;  ///< whole pages, from the region's address
   };
 
+  void populate(uint64_t address, uint64_t bytes);
+
+  ThreadPool& pool_;
   const uint64_t total_bytes_;
   const uint64_t max_allocation_bytes_;
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, Region> regions_;
   uint64_t used_bytes_ = 0;
+  uint64_t unchecked_bytes_ = 0;  ///< allocated since the host was last asked what it has left
 };
 
 }  // namespace spyre::softdev

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Distributes a kernel's values over the phases of a stage.
 
-A value that depends on a reduce loop lives in reduce phases; one that does not, outside them. Its depth is
-the number of reductions on its longest path. Phases alternate: parallel values of depth 0, reduce phase 0,
-parallel values of depth 1, and so on. Parallel values are computed once and kept; values over the reduce
-loops are computed again in each reduce phase that needs them: registers do not outlive a reduce phase.
+A value that depends on a reduce loop lives in reduce phases; one that does not, outside them. Its
+depth is the number of reductions on its longest path. Phases alternate: parallel values of depth 0,
+reduce phase 0, parallel values of depth 1, and so on. Parallel values are computed once and kept;
+values over the reduce loops are computed again in each reduce phase that needs them: registers do
+not outlive a reduce phase.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from spyre_inductor.ir.kernel import Kernel, Store, Value
@@ -39,17 +39,23 @@ def plan_phases(kernel: Kernel) -> list[PhasePlan]:
         )
 
     def store_varies(store: Store) -> bool:
-        return bool(store.access.loops & reduce_loops) or any(varies[id(v)] for v in store.operands())
+        return bool(store.access.loops & reduce_loops) or any(
+            varies[id(v)] for v in store.operands()
+        )
 
     def store_depth(store: Store) -> int:
         return max(depth[id(v)] for v in store.operands())
 
-    top = max([store_depth(s) for s in kernel.stores] + [depth[id(v)] for v in kernel.checks], default=0)
+    top = max(
+        [store_depth(s) for s in kernel.stores] + [depth[id(v)] for v in kernel.checks], default=0
+    )
     phases: list[PhasePlan] = []
     kept: set[int] = set()
     for level in range(top + 1):
         parallel, reduce = PhasePlan(False), PhasePlan(True)
-        parallel.stores = [s for s in kernel.stores if store_depth(s) == level and not store_varies(s)]
+        parallel.stores = [
+            s for s in kernel.stores if store_depth(s) == level and not store_varies(s)
+        ]
         reduce.stores = [s for s in kernel.stores if store_depth(s) == level and store_varies(s)]
         checks = [v for v in kernel.checks if depth[id(v)] == level]
         reductions = [v for v in order if v.is_reduction and depth[id(v)] == level + 1]
@@ -58,13 +64,12 @@ def plan_phases(kernel: Kernel) -> list[PhasePlan]:
         reduce_roots += [v for v in checks if varies[id(v)]]
         parallel_roots = [v for s in parallel.stores for v in s.operands()]
         parallel_roots += [v for v in checks if not varies[id(v)]]
-        reduce_values = _needed(reduce_roots, stop=lambda v: not varies[id(v)] and id(v) not in ending)
+        known = {id(v) for v in order if not varies[id(v)] and id(v) not in ending}
+        reduce_values = _needed(reduce_roots, known)
         inside = {id(v) for v in reduce_values if varies[id(v)] or id(v) in ending}
         parallel_roots += [v for v in reduce_values if id(v) not in inside]
         parallel.values = [
-            v
-            for v in _needed(parallel_roots, stop=lambda v: id(v) in kept)
-            if id(v) not in kept and not v.is_reduction
+            v for v in _needed(parallel_roots, kept) if id(v) not in kept and not v.is_reduction
         ]
         kept.update(id(v) for v in parallel.values)
         reduce.values = [v for v in reduce_values if id(v) in inside]
@@ -73,8 +78,8 @@ def plan_phases(kernel: Kernel) -> list[PhasePlan]:
     return phases
 
 
-def _needed(roots: list[Value], stop: Callable[[Value], bool]) -> list[Value]:
-    """Values that roots need, operands first; does not look behind a value at which `stop` holds."""
+def _needed(roots: list[Value], known: set[int]) -> list[Value]:
+    """Values that roots need, operands first; does not look behind those whose ids are known."""
     order: list[Value] = []
     seen: set[int] = set()
     stack: list[tuple[Value, bool]] = [(root, False) for root in reversed(roots)]
@@ -87,6 +92,8 @@ def _needed(roots: list[Value], stop: Callable[[Value], bool]) -> list[Value]:
             continue
         seen.add(id(value))
         stack.append((value, True))
-        if not stop(value):
-            stack.extend((a, False) for a in reversed(value.args) if a is not None and id(a) not in seen)
+        if id(value) not in known:
+            stack.extend(
+                (a, False) for a in reversed(value.args) if a is not None and id(a) not in seen
+            )
     return order

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inductor's scheduler hands over nodes here; programs and launch lines come out.
 
-Nodes are only collected until something else must run (an eager kernel, another device, the end). Then
-the collected run of nodes becomes one program: fusion is a pass over it, not Inductor's business, so
-`can_fuse_*` say no.
+Nodes are only collected until something else must run (an eager kernel, another device, the end).
+Then the collected run of nodes becomes one program: fusion is a pass over it, not Inductor's
+business, so `can_fuse_*` say no.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch._inductor.scheduler import BaseScheduling, SchedulerNode
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
+from typing_extensions import override
 
 from spyre_inductor import log, torch_compat
 from spyre_inductor.codegen.text import ProgramText, print_program
@@ -39,24 +40,31 @@ class SpyreScheduling(BaseScheduling):
         self._config = compiler_config()
         log.setup()
 
+    @override
     def get_backend_features(self, device: torch.device) -> OrderedSet[Any]:
         return OrderedSet()
 
+    @override
     def group_fn(self, sizes: Sequence[Sequence[sympy.Expr]]) -> Any:
         return tuple(V.graph.sizevars.simplify(sympy_product(each)) for each in sizes)
 
+    @override
     def can_fuse_vertical(self, node1: Any, node2: Any) -> bool:
         return False
 
+    @override
     def can_fuse_horizontal(self, node1: Any, node2: Any) -> bool:
         return False
 
+    @override
     def codegen_node(self, node: Any) -> None:
         self._pending.extend(node.get_nodes())
 
+    @override
     def codegen_sync(self) -> None:
         V.graph.wrapper_code.writeline("torch.spyre.synchronize()")
 
+    @override
     def ready_to_flush(self) -> bool:
         return False
 
@@ -88,7 +96,9 @@ class SpyreScheduling(BaseScheduling):
         kernels: list[Kernel] = []
         for node in nodes:
             try:
-                kernel = capture(node._body, builder, torch_compat.buffer_dtype, torch_compat.real_name)
+                kernel = capture(
+                    node._body, builder, torch_compat.buffer_dtype, torch_compat.real_name
+                )
             except UnsupportedError as error:
                 torch_compat.note_unsupported(node.node, str(error))
                 raise
@@ -99,16 +109,21 @@ class SpyreScheduling(BaseScheduling):
         return kernels
 
     def _is_removable(self, name: str, node_names: OrderedSet[str]) -> bool:
-        return (
-            torch_compat.memory_root(name) == name
-            and self.scheduler.can_buffer_be_removed_through_fusion(name, node_names)
-        )
+        return torch_compat.memory_root(
+            name
+        ) == name and self.scheduler.can_buffer_be_removed_through_fusion(name, node_names)
 
     @staticmethod
     def _buffer(name: str, removable: bool) -> Buffer:
         size, stride = torch_compat.buffer_shape(name)
         dtype = torch_compat.buffer_dtype(name)
-        return Buffer(name, dtype, [as_expr(s) for s in size], [as_expr(s) for s in stride], removable=removable)
+        return Buffer(
+            name,
+            dtype,
+            [as_expr(s) for s in size],
+            [as_expr(s) for s in stride],
+            removable=removable,
+        )
 
     @staticmethod
     def _emit(program: Program, text: ProgramText) -> None:
@@ -119,7 +134,12 @@ class SpyreScheduling(BaseScheduling):
         for name in text.args:
             where = torch_compat.buffer_device(name)
             if where is not None and where.type == "cpu":
-                args.append(f"on_device({name}, '{device.type}:{device.index or 0}', {program.buffers[name].dtype})")
+                args.append(
+                    f"on_device({name}, '{device.type}:{device.index or 0}', "
+                    f"{program.buffers[name].dtype})"
+                )
             else:
                 args.append(name)
-        wrapper.writeline(f"{program.name}.launch([{', '.join(args)}], [{', '.join(text.symbols)}])")
+        wrapper.writeline(
+            f"{program.name}.launch([{', '.join(args)}], [{', '.join(text.symbols)}])"
+        )

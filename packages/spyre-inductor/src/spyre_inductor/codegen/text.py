@@ -51,9 +51,8 @@ def print_program(program: Program) -> ProgramText:
                 f"cast to one of {', '.join(STORAGE_DTYPES.values())}"
             )
         size, stride = (", ".join(map(print_expr, each)) for each in (buffer.size, buffer.stride))
-        lines.append(
-            f"buffer {names[name]} {buffer.kind} {STORAGE_DTYPES[buffer.dtype]} size [{size}] stride [{stride}]"
-        )
+        dtype = STORAGE_DTYPES[buffer.dtype]
+        lines.append(f"buffer {names[name]} {buffer.kind} {dtype} size [{size}] stride [{stride}]")
     args = tuple(name for name in used if program.buffers[name].kind == ARG)
     return ProgramText("\n".join(lines + stages) + "\n", args, tuple(symbols))
 
@@ -73,12 +72,12 @@ def _kernel_symbols(kernel: Kernel) -> set[str]:
 def _print_stage(kernel: Kernel, names: dict[str, str]) -> list[str]:
     places = {loop.id: n for n, loop in enumerate(kernel.loops)}
     lines = [f'stage "{kernel.name}"']
-    for loop in kernel.loops:
-        lines.append(
-            f"  loop {print_expr(loop.extent)}"
-            + (" reduce" if loop.reduce else "")
-            + (f" parts {loop.parts}" if loop.parts else "")
-        )
+    lines += [
+        f"  loop {print_expr(loop.extent)}"
+        + (" reduce" if loop.reduce else "")
+        + (f" parts {loop.parts}" if loop.parts else "")
+        for loop in kernel.loops
+    ]
     accesses: dict[Access, str] = {}
     body: list[str] = []
     registers: dict[int, str] = {}
@@ -97,12 +96,15 @@ def _print_stage(kernel: Kernel, names: dict[str, str]) -> list[str]:
             index = f" [{registers[id(store.index)]}]" if store.index is not None else ""
             guard = f" if {registers[id(store.predicate)]}" if store.predicate is not None else ""
             verb = "store_add" if store.add else "store"
-            body.append(f"    {verb} {access_name(store.access)}{index} {registers[id(store.value)]}{guard}")
+            body.append(
+                f"    {verb} {access_name(store.access)}{index} {registers[id(store.value)]}{guard}"
+            )
     for access, label in accesses.items():
         strides = dict(access.strides)
         listed = ", ".join(print_expr(strides.get(loop.id, 0)) for loop in kernel.loops)
         lines.append(
-            f"  access {label} {names[access.buffer]} stride [{listed}] offset {print_expr(access.offset)}"
+            f"  access {label} {names[access.buffer]} stride [{listed}] "
+            f"offset {print_expr(access.offset)}"
         )
     return lines + body
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brings two kernels to one iteration space, splitting and renaming loops.
 
-`pair_kernels(a, b)` finds a one-to-one correspondence between loops of `b` and loops of `a` such that
-`b` reads what `a` stores at the iteration that stores it. Loops are matched first through those
-accesses (equal strides mean the same loop), the rest in order. Where extents differ but one divides the
-other, the longer loop is split.
+`pair_kernels(a, b)` finds a one-to-one correspondence between loops of `b` and loops of `a` such
+that `b` reads what `a` stores at the iteration that stores it. Loops are matched first through
+those accesses (equal strides mean the same loop), the rest in order. Where extents differ but one
+divides the other, the longer loop is split.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class Pairing:
             if stored is not None:
                 stored = stored.substitute({a_loop.id: [(o.id, b_loop.extent), (i.id, 1)]})
         else:
-            raise NoPairingError(f"loops of {a_loop.extent} and {b_loop.extent} do not divide each other")
+            raise NoPairingError(
+                f"loops of {a_loop.extent} and {b_loop.extent} do not divide each other"
+            )
         return stored, loaded  # type: ignore[return-value]
 
 

@@ -21,6 +21,7 @@ from torch.utils._sympy.functions import (
     PythonMod,
     Where,
 )
+from typing_extensions import override
 
 from spyre_inductor.errors import UnsupportedError
 from spyre_inductor.ir.expr import Expr, as_expr, product
@@ -38,7 +39,11 @@ class Body(Protocol):
     var_ranges: dict[sympy.Symbol, sympy.Expr]
     indexing_exprs: dict[str, sympy.Expr]
 
-    def __call__(self, *indices: Sequence[sympy.Symbol], allow_same_symbol_in_index: bool) -> Any: ...
+    def __call__(
+        self, *indices: Sequence[sympy.Symbol], allow_same_symbol_in_index: bool
+    ) -> Any:
+        """Runs the body under the current operations handler."""
+        ...
 
 
 def capture(
@@ -50,6 +55,8 @@ def capture(
     """Records one loop body.
 
     Args:
+        body: the loop body.
+        builder: makes the values; kernels of one program share it.
         dtype_of: dtype of a buffer by Inductor's name for it.
         buffer_of: Inductor's name to the name of the memory behind it (mutations rename).
 
@@ -86,7 +93,7 @@ class CaptureHandler(ValueHandler):
     # --- indices ---
 
     def _address(self, index: sympy.Expr) -> tuple[dict[int, Expr], Expr, Value | None]:
-        """Splits an index into affine strides, an offset and what must be computed in a register."""
+        """Splits an index into affine strides, an offset and what a register must hold."""
         index = sympy.sympify(index)
         try:
             strides, offset = self.space.linear(index)
@@ -165,8 +172,12 @@ class CaptureHandler(ValueHandler):
 
     def _condition(self, e: sympy.Basic) -> Value:
         for kind, op in (
-            (sympy.Lt, "lt"), (sympy.Le, "le"), (sympy.Gt, "gt"), (sympy.Ge, "ge"),
-            (sympy.Eq, "eq"), (sympy.Ne, "ne"),
+            (sympy.Lt, "lt"),
+            (sympy.Le, "le"),
+            (sympy.Gt, "gt"),
+            (sympy.Ge, "ge"),
+            (sympy.Eq, "eq"),
+            (sympy.Ne, "ne"),
         ):
             if isinstance(e, kind):
                 return self._compare(op, tuple(self._integer_value(arg) for arg in e.args))
@@ -182,44 +193,61 @@ class CaptureHandler(ValueHandler):
         assert total is not None
         return total
 
+    @override
     def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
         expr = sympy.sympify(expr)
         value = self._integer_value(expr)
-        return self.to_dtype(value, dtype) if lane_type(dtype) != "I" else self.wrap(value, dtype, dtype)
+        return (
+            self.to_dtype(value, dtype)
+            if lane_type(dtype) != "I"
+            else self.wrap(value, dtype, dtype)
+        )
 
+    @override
     def value_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
         return self.index_expr(expr, dtype)
 
+    @override
     def indirect_indexing(
         self, index_var: Any, size: sympy.Expr, check: bool = True, wrap_neg: bool = True
     ) -> sympy.Symbol:
         value = self.as_type(self.value(index_var), "I")
         if check or wrap_neg:
             value = self.emit(
-                "index_check", value, self._mask, dtype=torch.int64, attr=(as_expr(size), bool(wrap_neg))
+                "index_check",
+                value,
+                self._mask,
+                dtype=torch.int64,
+                attr=(as_expr(size), bool(wrap_neg)),
             )
         symbol = sympy.Symbol(f"lane_index{len(self._indirect)}", integer=True)
         self._indirect[symbol] = value
         return symbol
 
+    @override
     def check_bounds(self, index: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
         if not lower and not upper:
             return
         value = self._integer_value(sympy.sympify(index))
         self.checks.append(
-            self.emit("index_check", value, self._mask, dtype=torch.int64, attr=(as_expr(size), False))
+            self.emit(
+                "index_check", value, self._mask, dtype=torch.int64, attr=(as_expr(size), False)
+            )
         )
 
     # --- memory ---
 
+    @override
     def load(self, name: str, index: sympy.Expr) -> Value:
         strides, offset, dynamic = self._address(index)
         access = make_access(self._buffer_of(name), strides, offset)
         return self.emit("load", dynamic, self._mask, dtype=self._dtype_of(name), attr=access)
 
+    @override
     def load_seed(self, name: str, offset: Any) -> Value:
         return self.load(name, sympy.sympify(offset))
 
+    @override
     def store(self, name: str, index: sympy.Expr, value: Value, mode: Any = None) -> None:
         strides, offset, dynamic = self._address(index)
         access = make_access(self._buffer_of(name), strides, offset)
@@ -228,6 +256,7 @@ class CaptureHandler(ValueHandler):
             raise UnsupportedError(f"the device has no store mode {mode!r}")
         self.stores.append(Store(access, stored, dynamic, self._mask, mode == "atomic_add"))
 
+    @override
     def store_reduction(self, name: str, index: sympy.Expr, value: Value) -> None:
         strides, offset, dynamic = self._address(index)
         access = make_access(self._buffer_of(name), strides, offset)
@@ -240,11 +269,14 @@ class CaptureHandler(ValueHandler):
             return self.to_dtype(value, dtype)
         value = self.as_type(value, lane_type(dtype))
         while value.op in ("round_sen169", "wrap_i8", "wrap_i16", "wrap_i32", "wrap_u8"):
-            if value.dtype != dtype and not (value.op == "round_sen169" and dtype in (torch.float16, torch.bfloat16)):
+            if value.dtype != dtype and not (
+                value.op == "round_sen169" and dtype in (torch.float16, torch.bfloat16)
+            ):
                 break
             value = value.args[0]  # the store itself rounds or wraps
         return value
 
+    @override
     def masked(self, mask: Value, body: Callable[[], Any], other: Any) -> Value:
         outer = self._mask
         mask = self.as_type(self.value(mask), "B")
@@ -253,11 +285,19 @@ class CaptureHandler(ValueHandler):
             result = self.value(body())
         finally:
             self._mask = outer
-        fill = self.constant(other, result.dtype) if isinstance(other, (bool, int, float)) else other
-        if result.op == "load" and fill.op in ("const_f", "const_i") and fill.attr == 0 and str(fill.attr)[0] != "-":
+        fill = (
+            self.constant(other, result.dtype) if isinstance(other, (bool, int, float)) else other
+        )
+        if (
+            result.op == "load"
+            and fill.op in ("const_f", "const_i")
+            and fill.attr == 0
+            and str(fill.attr)[0] != "-"
+        ):
             return result  # lanes that do not load read zero
         return self.where(mask, result, fill)
 
+    @override
     def reduce_count(self) -> Value:
         count = product(loop.extent for loop in self.space.loops.values() if loop.reduce)
         if isinstance(count, int):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sizes and strides: Python ints where known, sympy over size symbols where not.
 
-Most graphs are static, and sympy arithmetic costs microseconds an operation, so every number that can
-be an int is one.
+Most graphs are static, and sympy arithmetic costs microseconds an operation, so every number that
+can be an int is one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def product(values: Iterable[Expr]) -> Expr:
 
 
 def exact_quotient(a: Expr, b: Expr) -> Expr | None:
-    """a / b where b divides a for every value of the symbols, else None."""
+    """A / b where b divides a for every value of the symbols, else None."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b and a % b == 0 else None
     if a == b:
@@ -58,7 +58,8 @@ def exact_quotient(a: Expr, b: Expr) -> Expr | None:
     quotient = sympy.expand(a / b)
     numerator, denominator = sympy.fraction(sympy.together(quotient))
     if denominator != 1 or any(
-        isinstance(node, sympy.Rational) and node.q != 1 for node in sympy.preorder_traversal(numerator)
+        isinstance(node, sympy.Rational) and node.q != 1
+        for node in sympy.preorder_traversal(numerator)
     ):
         return None
     return as_expr(quotient)
@@ -120,6 +121,6 @@ def print_expr(value: Expr) -> str:
     if isinstance(value, Identity):
         return print_expr(as_expr(args[0]))
     raise UnsupportedError(
-        f"size expression {value} has {type(value).__name__}, which a device program cannot compute; "
+        f"size expression {value} has {type(value).__name__}, which a program cannot compute; "
         f"the op runs eagerly instead"
     )

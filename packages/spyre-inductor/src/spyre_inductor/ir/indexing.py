@@ -2,7 +2,7 @@
 """From Inductor's index expressions to affine forms over loops.
 
 An index is sympy over loop variables with floor divisions and remainders that views put there. Most
-vanish when a loop is split at the divisor: `v = 64*a + b` makes `v // 64` be `a` and `v % 64` be `b`.
+vanish when a loop is split at the divisor: `v = 64*a + b` makes `v // 64` be `a`, `v % 64` be `b`.
 `LoopSpace` finds those splits; what still is not affine raises `NotAffineError` and is computed in
 integer registers.
 """
@@ -13,7 +13,14 @@ from collections.abc import Iterable, Sequence
 
 import sympy
 from torch._inductor.virtualized import V
-from torch.utils._sympy.functions import CleanDiv, FloorDiv, Identity, Mod, ModularIndexing, PythonMod
+from torch.utils._sympy.functions import (
+    CleanDiv,
+    FloorDiv,
+    Identity,
+    Mod,
+    ModularIndexing,
+    PythonMod,
+)
 
 from spyre_inductor.ir.expr import Expr, as_expr, exact_quotient
 from spyre_inductor.ir.kernel import Loop
@@ -22,7 +29,7 @@ Linear = tuple[dict[int, Expr], Expr]  # loop id -> stride, and a constant
 
 
 class NotAffineError(Exception):
-    """No affine form; `split`, if there, says which loop to split and how long its inner part is."""
+    """No affine form; `split`, if there, says which loop to split and the inner length."""
 
     def __init__(self, split: tuple[int, Expr] | None = None):
         super().__init__("index is not affine")
@@ -115,7 +122,9 @@ class LoopSpace:
             return self._mod(self.linear(e.args[0]), self._constant(e.args[1]), e)
         if isinstance(e, Identity):
             return self.linear(e.args[0])
-        if not any(symbol in self.variables or str(symbol)[0] not in "su" for symbol in e.free_symbols):
+        if not any(
+            symbol in self.variables or str(symbol)[0] not in "su" for symbol in e.free_symbols
+        ):
             return {}, e
         raise NotAffineError
 
@@ -141,7 +150,7 @@ class LoopSpace:
         return {k: as_expr(s * factor) for k, s in linear[0].items()}, as_expr(linear[1] * factor)
 
     def _divide(self, linear: Linear, d: Expr) -> tuple[Linear, Linear]:
-        """linear = d * quotient + rest, term by term."""
+        """Linear = d * quotient + rest, term by term."""
         quotient: dict[int, Expr] = {}
         rest: dict[int, Expr] = {}
         for loop, stride in linear[0].items():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels: what passes read and write.
 
-A kernel is one iteration space (parallel loops, then reduce loops), a graph of scalar values and the
-stores that it exists for. Values are hash-consed in a `Builder`, so equal expressions are one object.
-Where a value is computed (in which phase) is not written here: it follows from what it depends on, see
-`codegen/phases.py`.
+A kernel is one iteration space (parallel loops, then reduce loops), a graph of scalar values and
+the stores that it exists for. Values are hash-consed in a `Builder`, so equal expressions are one
+object. Where a value is computed (in which phase) is not written here: it follows from what it
+depends on, see `codegen/phases.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Access:
-    """An affine host offset: `offset + sum(stride * loop)`; loops it does not depend on are absent."""
+    """An affine host offset: `offset + sum(stride * loop)`; loops without a stride are absent."""
 
     buffer: str
     strides: tuple[tuple[int, Expr], ...]  # (loop id, stride), sorted by id
@@ -45,6 +45,7 @@ class Access:
 
     @property
     def loops(self) -> frozenset[int]:
+        """Loops that it depends on."""
         return frozenset(loop for loop, _ in self.strides)
 
     def substitute(self, mapping: dict[int, list[tuple[int, Expr]]]) -> Access:
@@ -84,15 +85,18 @@ class Value:
 
     __slots__ = ("args", "attr", "dtype", "op", "type")
 
-    def __init__(self, op: str, args: tuple[Value | None, ...], type: str, attr: Any, dtype: torch.dtype):
+    def __init__(
+        self, op: str, args: tuple[Value | None, ...], kind: str, attr: Any, dtype: torch.dtype
+    ):
         self.op = op
         self.args = args
-        self.type = type
+        self.type = kind
         self.attr = attr
         self.dtype = dtype
 
     @property
     def is_reduction(self) -> bool:
+        """Whether it combines the iterations of the reduce loops."""
         return self.op.startswith("reduce_") or self.op == "dot"
 
     def direct_loops(self) -> frozenset[int]:
@@ -111,14 +115,20 @@ class Builder:
         self._table: dict[tuple[Any, ...], Value] = {}
 
     def make(
-        self, op: str, args: tuple[Value | None, ...], type: str, dtype: torch.dtype, attr: Any = None
+        self,
+        op: str,
+        args: tuple[Value | None, ...],
+        kind: str,
+        dtype: torch.dtype,
+        attr: Any = None,
     ) -> Value:
+        """The value of this description, made if it is new."""
         # repr keeps 0.0 and -0.0, and nan and nan, apart and together as they should be
         attr_key = repr(attr) if isinstance(attr, float) else attr
         key = (op, tuple(id(arg) for arg in args), attr_key, dtype)
         value = self._table.get(key)
         if value is None:
-            value = self._table[key] = Value(op, args, type, attr, dtype)
+            value = self._table[key] = Value(op, args, kind, attr, dtype)
         return value
 
 
@@ -133,6 +143,7 @@ class Store:
     add: bool = False
 
     def operands(self) -> Iterator[Value]:
+        """Values that the store needs."""
         yield self.value
         if self.index is not None:
             yield self.index
@@ -159,13 +170,16 @@ class Kernel:
 
     @property
     def parallel(self) -> list[Loop]:
+        """Parallel loops, outermost first."""
         return [loop for loop in self.loops if not loop.reduce]
 
     @property
     def reduce(self) -> list[Loop]:
+        """Reduce loops, outermost first."""
         return [loop for loop in self.loops if loop.reduce]
 
     def roots(self) -> list[Value]:
+        """Values that the kernel exists for."""
         return [v for store in self.stores for v in store.operands()] + list(self.checks)
 
     def values(self) -> list[Value]:
@@ -175,6 +189,7 @@ class Kernel:
         return self._values
 
     def loads(self) -> list[Value]:
+        """Loads, each once."""
         return [value for value in self.values() if value.op == "load"]
 
     def accesses(self) -> Iterator[Access]:
@@ -185,19 +200,26 @@ class Kernel:
             yield store.access
 
     def reads(self) -> set[str]:
+        """Names of buffers that it reads."""
         return {value.attr.buffer for value in self.loads()}
 
     def writes(self) -> set[str]:
+        """Names of buffers that it writes."""
         return {store.access.buffer for store in self.stores}
 
     def has_dot(self) -> bool:
+        """Whether it is a matrix product."""
         return any(value.op == "dot" for value in self.values())
 
     def numel(self, reduce: bool | None = None) -> Expr:
         """Iterations of the parallel loops, the reduce loops, or (None) all."""
-        return product(loop.extent for loop in self.loops if reduce is None or loop.reduce == reduce)
+        return product(
+            loop.extent for loop in self.loops if reduce is None or loop.reduce == reduce
+        )
 
-    def rewritten(self, rewrite: Callable[[Value, tuple[Value | None, ...]], Value], **changes: Any) -> Kernel:
+    def rewritten(
+        self, rewrite: Callable[[Value, tuple[Value | None, ...]], Value], **changes: Any
+    ) -> Kernel:
         """A kernel whose values are remade bottom-up by `rewrite(value, new operands)`."""
         memo: dict[int, Value] = {}
         for value in self.values():
@@ -304,5 +326,7 @@ def topological(roots: Iterable[Value]) -> list[Value]:
             continue
         seen.add(id(value))
         stack.append((value, True))
-        stack.extend((arg, False) for arg in reversed(value.args) if arg is not None and id(arg) not in seen)
+        stack.extend(
+            (arg, False) for arg in reversed(value.args) if arg is not None and id(arg) not in seen
+        )
     return order

@@ -18,8 +18,8 @@ class Buffer:
     """Memory that kernels read and write.
 
     Attributes:
-        kind: "arg" given at launch, "temp" device memory of one launch, "lx" scratchpad of the cores.
-        removable: nobody outside this program needs it.
+        kind: "arg" given at launch, "temp" device memory of one launch, "lx" scratchpad of the
+        cores. removable: nobody outside this program needs it.
     """
 
     name: str

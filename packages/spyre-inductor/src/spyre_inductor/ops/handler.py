@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs an Inductor loop body and records it as IR values.
 
-`ValueHandler` knows operations; where memory is (`load`, `store`, indices) belongs to its subclass in
-`ir/capture.py`. Everything it meets and cannot express is an `UnsupportedError`.
+`ValueHandler` knows operations; where memory is (`load`, `store`, indices) belongs to its subclass
+in `ir/capture.py`. Everything it meets and cannot express is an `UnsupportedError`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch._inductor.ops_handler import DefaultHandler
 from torch._inductor.virtualized import OpsValue
+from typing_extensions import override
 
 from spyre_inductor.errors import UnsupportedError
 from spyre_inductor.ir.kernel import Builder, Value
@@ -32,8 +33,10 @@ class ValueHandler(DefaultHandler):
     # --- construction ---
 
     def emit(self, op: str, *args: Value | None, dtype: torch.dtype, attr: Any = None) -> Value:
+        """A value: the program instruction `op` on these operands."""
         return self.builder.make(op, args, lane_type(dtype), dtype, attr)
 
+    @override
     def constant(self, value: bool | float, dtype: torch.dtype) -> Value:
         kind = lane_type(dtype)
         if kind == "F":
@@ -70,6 +73,7 @@ class ValueHandler(DefaultHandler):
         }[value.type + kind]
         return self.emit(op, value, dtype=_DEFAULT_DTYPE[kind])
 
+    @override
     def to_dtype(
         self,
         x: Value,
@@ -183,24 +187,30 @@ class ValueHandler(DefaultHandler):
             values, kind = [self.as_type(v, "F") for v in values], "F"
         return self.emit(name if kind == "F" else f"{name}_i", *values, dtype=torch.bool)
 
+    @override
     def identity(self, x: Value) -> Value:
         return x
 
+    @override
     def square(self, x: Value) -> Value:
         return self._same_binary("mul", (x, x))
 
+    @override
     def relu(self, x: Value) -> Value:
         value = self.value(x)
         if value.type == "F":
             return self.emit("relu", value, dtype=torch.float32)
         return self._same_binary("maximum", (value, self.constant(0, value.dtype)))
 
+    @override
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         return self._float("fma", (x, y, z))
 
+    @override
     def ldexp(self, x0: Value, n: Value) -> Value:
         return self._float("mul", (x0, self._float("exp2", (n,))))
 
+    @override
     def where(self, condition: Value, input: Value, other: Value) -> Value:
         mask = self.as_type(self.value(condition), "B")
         (a, b), kind, dtype = self._promote(input, other)
@@ -211,9 +221,11 @@ class ValueHandler(DefaultHandler):
                 return a if attr else b
         return self.emit(op, mask, a, b, dtype=dtype if kind == "I" else _DEFAULT_DTYPE[kind])
 
+    @override
     def logical_not(self, x0: Value) -> Value:
         return self.emit("not_b", self.as_type(self.value(x0), "B"), dtype=torch.bool)
 
+    @override
     def bitwise_not(self, x0: Value) -> Value:
         x = self.value(x0)
         if x.type == "B":
@@ -222,14 +234,17 @@ class ValueHandler(DefaultHandler):
             raise UnsupportedError("the device has no bitwise_not of floating values")
         return self.wrap(self.emit("not_i", x, dtype=torch.int64), x.dtype)
 
+    @override
     def isnan(self, x0: Value) -> Value:
         return self._class_test("isnan", x0)
 
+    @override
     def isinf(self, x0: Value) -> Value:
         x = self.value(x0)
         half = x.dtype in table.SEN169_DTYPES
         return self._class_test("isinf_sen169" if half else "isinf", x)
 
+    @override
     def signbit(self, x0: Value) -> Value:
         x = self.value(x0)
         if x.type == "I":
@@ -242,21 +257,26 @@ class ValueHandler(DefaultHandler):
             return self.constant(False, torch.bool)
         return self.emit(op, x, dtype=torch.bool)
 
+    @override
     def trunc_to_int(self, x: Value, dtype: torch.dtype) -> Value:
         return self._round_to_int("trunc", x, dtype)
 
+    @override
     def floor_to_int(self, x: Value, dtype: torch.dtype) -> Value:
         return self._round_to_int("floor", x, dtype)
 
+    @override
     def ceil_to_int(self, x: Value, dtype: torch.dtype) -> Value:
         return self._round_to_int("ceil", x, dtype)
 
+    @override
     def round_to_int(self, x: Value, dtype: torch.dtype) -> Value:
         return self._round_to_int("round", x, dtype)
 
     def _round_to_int(self, op: str, x: Value, dtype: torch.dtype) -> Value:
         return self.to_dtype(self._same_unary(op, x), dtype)
 
+    @override
     def to_dtype_bitcast(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype) -> Value:
         if dtype is torch.int32 and src_dtype is torch.float32:
             return self.emit("bits_f2i", x, dtype=dtype)
@@ -264,30 +284,37 @@ class ValueHandler(DefaultHandler):
             return self.emit("bits_i2f", x, dtype=dtype)
         raise UnsupportedError(f"the device cannot view the bits of {src_dtype} as {dtype}")
 
+    @override
     def rand(self, seed: Value, offset: Value) -> Value:
         return self._random("rand", seed, offset, torch.float32)
 
+    @override
     def randn(self, seed: Value, offset: Value) -> Value:
         return self._random("randn", seed, offset, torch.float32)
 
     def _random(self, op: str, seed: Value, offset: Value, dtype: torch.dtype) -> Value:
         return self.emit(op, self.as_type(seed, "I"), self.as_type(offset, "I"), dtype=dtype)
 
+    @override
     def randint64(self, seed: Value, offset: Value, low: Value, high: Value) -> Value:
         operands = [self.as_type(self.value(v), "I") for v in (seed, offset, low, high)]
         return self.emit("randint", *operands, dtype=torch.int64)
 
+    @override
     def dot(self, x: Value, y: Value) -> tuple[Value, Value]:
         return (x, y)
 
+    @override
     def device_assert_async(self, cond: Value, msg: str) -> None:
         raise UnsupportedError(f"the device has no assertion (asked for: {msg!r})")
 
+    @override
     def output(self, *args: Any) -> None:
         return None
 
     # --- reductions ---
 
+    @override
     def reduction(
         self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
     ) -> Any:
@@ -310,7 +337,10 @@ class ValueHandler(DefaultHandler):
         if reduction_type.startswith("arg"):
             return self.emit(op, x, dtype=torch.int64)
         if x.type == "I":
-            return self.wrap(self.emit(op, x, dtype=torch.int64), dtype if lane_type(dtype) == "I" else torch.int64)
+            return self.wrap(
+                self.emit(op, x, dtype=torch.int64),
+                dtype if lane_type(dtype) == "I" else torch.int64,
+            )
         return self.emit(op, x, dtype=torch.bool if x.type == "B" else torch.float32)
 
     def reduce_count(self) -> Value:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`spyre_inductor::matmul`: a matrix product whose result is wider than its operands.
 
-The matrix units take half operands and accumulate in float32. aten's mm and bmm cannot say "half in,
-float32 out" on every device, so graph rewrites use this operation, which only ever lives inside a graph.
+The matrix units take half operands and accumulate in float32. aten's mm and bmm cannot say "half
+in, float32 out" on every device, so graph rewrites use this operation, which only ever lives inside
+a graph.
 """
 
 from __future__ import annotations

@@ -12,10 +12,40 @@ import torch
 # name in Inductor -> instruction; operands and result are float lanes
 FLOAT_UNARY = {
     name: name
-    for name in (
-        "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh "
-        "tanh asinh acosh atanh erf erfc erfinv lgamma digamma sigmoid i0 i0e i1 i1e"
-    ).split()
+    for name in [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sqrt",
+        "rsqrt",
+        "reciprocal",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "erfc",
+        "erfinv",
+        "lgamma",
+        "digamma",
+        "sigmoid",
+        "i0",
+        "i0e",
+        "i1",
+        "i1e",
+    ]
 } | {"modified_bessel_i0": "i0", "modified_bessel_i1": "i1"}
 
 # result has the operand's type: (float instruction, integer instruction or None for identity)

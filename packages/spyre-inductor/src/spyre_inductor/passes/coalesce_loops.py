@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merges loops that every access walks as one.
 
-Before: loops as fusion left them, often split finer than needed.
-After: neighbouring loops of one kind are one loop wherever each access has
-`outer stride == inner stride * inner extent` and no value needs their separate numbers; loops of extent
-one are gone. Fewer loops and longer lanes make the device faster; nothing else changes.
+Before: loops as fusion left them, often split finer than needed. After: neighbouring loops of one
+kind are one loop wherever each access has `outer stride == inner stride * inner extent` and no
+value needs their separate numbers; loops of extent one are gone. Fewer loops and longer lanes make
+the device faster; nothing else changes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,5 @@ def _walk_as_one(kernel: Kernel, outer: Loop, inner: Loop) -> bool:
 
 def _merge(kernel: Kernel, outer: Loop, inner: Loop) -> Kernel:
     loop = Loop(as_expr(outer.extent * inner.extent), outer.reduce)
-    loops = [
-        loop if each.id == outer.id else each for each in kernel.loops if each.id != inner.id
-    ]
+    loops = [loop if each.id == outer.id else each for each in kernel.loops if each.id != inner.id]
     return kernel.with_loops(loops, {outer.id: [], inner.id: [(loop.id, 1)]})

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work division: how each stage's parallel loops are shared out over the cores.
 
-Before: loops without parts. After: outer parallel loops are divided over at most SENCORES cores. The loop
-that lanes run along (stride one in some store) is cut only at whole sticks. Loops with symbolic extents
-are left to the linker, which knows the numbers. Results never depend on the division.
+Before: loops without parts. After: outer parallel loops are divided over at most SENCORES cores.
+The loop that lanes run along (stride one in some store) is cut only at whole sticks. Loops with
+symbolic extents are left to the linker, which knows the numbers. Results never depend on the
+division.
 """
 
 from __future__ import annotations

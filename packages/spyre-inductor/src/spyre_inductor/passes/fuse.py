@@ -5,9 +5,9 @@ Before: one kernel for each graph operation that Inductor left, in execution ord
 After: fewer kernels in a valid order; values that one kernel stored and the next loaded pass in
 registers, unrounded. Stores that nobody needs any more are dropped by `passes/place_buffers.py`.
 
-A kernel joins an earlier one if every value it takes from it is taken at the iteration that stored it
-(`ir/align.py` finds the common space), and if nothing between them in the order is disturbed. A dot takes
-no producer: its operands are read from memory.
+A kernel joins an earlier one if every value it takes from it is taken at the iteration that stored
+it (`ir/align.py` finds the common space), and if nothing between them in the order is disturbed. A
+dot takes no producer: its operands are read from memory.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def fuse(kernels: list[Kernel], root_of: Callable[[str], str]) -> list[Kernel]:
     """Fuses a list of kernels in execution order.
 
     Args:
+        kernels: the kernels.
         root_of: the memory that a buffer lies in, for buffers that are parts of others (concat).
     """
     result: list[Kernel] = []
@@ -151,7 +152,9 @@ def _combine(pairing: Pairing, linked: bool) -> Kernel:
         if partner is not None and partner.reduce != loop.reduce:
             if b.reduce and a.reduce:
                 raise NoPairingError("a loop is reduced in one kernel and parallel in the other")
-            if partner.reduce and not loop.reduce:  # a was pointwise: its loop becomes a reduce loop
+            if (
+                partner.reduce and not loop.reduce
+            ):  # a was pointwise: its loop becomes a reduce loop
                 loop = replace(loop, reduce=True)
         loops.append(loop)
     ones = [loop for loop in b.loops if loop.id not in pairing.to_a]
@@ -160,7 +163,14 @@ def _combine(pairing: Pairing, linked: bool) -> Kernel:
     parallel = [loop for loop in loops if not loop.reduce]
     reduce = [loop for loop in loops if loop.reduce]
     _check_arg_order(a, reduce)
-    _check_arg_order(b, [b_loops[to_b.get(loop.id, loop.id)] for loop in reduce if to_b.get(loop.id, loop.id) in b_loops])
+    _check_arg_order(
+        b,
+        [
+            b_loops[to_b.get(loop.id, loop.id)]
+            for loop in reduce
+            if to_b.get(loop.id, loop.id) in b_loops
+        ],
+    )
     b = b.with_loops([*parallel, *reduce], mapping)
     stored = {store.access.buffer: store for store in a.stores}
 

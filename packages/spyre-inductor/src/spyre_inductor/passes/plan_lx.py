@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """LX planning: temporaries that a core makes and the same core uses stay in its scratchpad.
 
-Before: buffers inside a program are device memory. After: a temporary is `lx` if every kernel that touches
-it divides its work in the same way with respect to that buffer, so that no core needs another's share, and
-if the shares alive at one time fit the scratchpad. Values are stored in the same format, so results are
-the same bit for bit.
+Before: buffers inside a program are device memory. After: a temporary is `lx` if every kernel that
+touches it divides its work in the same way with respect to that buffer, so that no core needs
+another's share, and if the shares fit the scratchpad. One whose life has ended leaves its memory to
+the next of its shape. Values are stored in the same format, so results are the same bit for bit.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spyre_inductor.ir.expr import Expr, product
-from spyre_inductor.ir.kernel import Access, Kernel
+from spyre_inductor.ir.kernel import Access, Kernel, Value
 from spyre_inductor.ir.program import LX, TEMP, Program
 from spyre_inductor.passes.divide_work import STICK_BYTES, _device_bytes
 
@@ -20,8 +22,12 @@ Share = tuple[tuple[Expr, int, Expr], ...]  # (extent, parts, stride in the buff
 def plan_lx(program: Program, lx_bytes: int) -> None:
     """Moves temporaries to the scratchpad where that is correct and they fit."""
     lives = _lives(program)
-    used: list[tuple[int, int, int]] = []  # first, last, bytes
-    for name, (first, last) in lives.items():
+    slots: dict[
+        tuple[object, ...], list[tuple[int, str]]
+    ] = {}  # shape and share -> (end of use, owner)
+    used = 0
+    renamed: dict[str, str] = {}
+    for name, (first, last) in sorted(lives.items(), key=lambda item: item[1]):
         buffer = program.buffers[name]
         if buffer.kind != TEMP:
             continue
@@ -29,24 +35,48 @@ def plan_lx(program: Program, lx_bytes: int) -> None:
         if share is None:
             buffer.why = "stays in device memory: its kernels divide it differently"
             continue
-        parts = 1
-        for _, loop_parts, _ in share:
-            parts *= loop_parts
-        if parts <= 1:
-            buffer.why = "stays in device memory: its kernels do not divide it"
+        if len(share) != 1:
+            buffer.why = f"stays in device memory: its kernels divide {len(share)} loops, not one"
             continue
+        ((_, parts, _),) = share
         size = _bytes(program, name)
         if size is None:
             buffer.why = "stays in device memory: its size is not known"
             continue
-        each = -(-size // parts) + STICK_BYTES
-        busy = sum(b for f, l, b in used if f <= last and first <= l)
-        if busy + each > lx_bytes:
-            buffer.why = f"stays in device memory: {each} bytes a core do not fit, {busy} of {lx_bytes} are in use"
+        each = -(-size // parts)
+        pool = slots.setdefault(
+            (buffer.dtype, *map(str, buffer.size + buffer.stride), *map(str, share)), []
+        )
+        place = next((n for n, (end, _) in enumerate(pool) if end < first), None)
+        if place is not None:  # takes over the memory of one that is no longer used
+            owner = pool[place][1]
+            pool[place] = (last, owner)
+            renamed[name] = owner
             continue
-        used.append((first, last, each))
+        if used + each > lx_bytes:
+            buffer.why = (
+                f"stays in device memory: {each} bytes a core do not fit, "
+                f"{used} of {lx_bytes} are taken"
+            )
+            continue
+        used += each
+        pool.append((last, name))
         buffer.kind = LX
         buffer.why = f"in the scratchpad, {each} bytes on each of {parts} cores"
+    if renamed:
+        program.kernels = [_rename(kernel, renamed) for kernel in program.kernels]
+
+
+def _rename(kernel: Kernel, names: dict[str, str]) -> Kernel:
+    def access(a: Access) -> Access:
+        return replace(a, buffer=names.get(a.buffer, a.buffer))
+
+    def rewrite(value: Value, args: tuple[Value | None, ...]) -> Value:
+        attr = access(value.attr) if value.op == "load" else value.attr
+        return kernel.builder.make(value.op, args, value.type, value.dtype, attr)
+
+    remade = kernel.rewritten(rewrite)
+    return replace(remade, stores=[replace(s, access=access(s.access)) for s in remade.stores])
 
 
 def _lives(program: Program) -> dict[str, tuple[int, int]]:
@@ -81,7 +111,9 @@ def _common_share(program: Program, name: str) -> Share | None:
 def _share(kernel: Kernel, access: Access) -> Share:
     strides = dict(access.strides)
     return tuple(
-        (loop.extent, loop.parts, strides.get(loop.id, 0)) for loop in kernel.loops if loop.parts > 1
+        (loop.extent, loop.parts, strides.get(loop.id, 0))
+        for loop in kernel.loops
+        if loop.parts > 1
     )
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rewrites of the FX graph before lowering.
 
-Before: the graph as Inductor's own passes left it. After: matrix products read the half tensors that were
-widened for them (the matrix units take halves anyway, so the product is the same), and no copies are made
-only to bring operands into another order.
+Before: the graph as Inductor's own passes left it. After: matrix products read the half tensors
+that were widened for them (the matrix units take halves anyway, so the product is the same), and no
+copies are made only to bring operands into another order.
 
 Also the place where this package enters Inductor's cache keys: `uuid()`.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphModulePass
+from typing_extensions import override
 
 from spyre_inductor import torch_compat
 from spyre_inductor.config import compiler_config
@@ -32,13 +33,19 @@ _VIEWS = {
     aten.unsqueeze.default,
     aten.squeeze.dim,
 }
-_OPERANDS = {aten.mm.default: (0, 1), aten.bmm.default: (0, 1), aten.addmm.default: (1, 2), aten.baddbmm.default: (1, 2)}
+_OPERANDS = {
+    aten.mm.default: (0, 1),
+    aten.bmm.default: (0, 1),
+    aten.addmm.default: (1, 2),
+    aten.baddbmm.default: (1, 2),
+}
 _HALVES = (torch.float16, torch.bfloat16)
 
 
 class GraphRewrite(CustomGraphModulePass):
     """Inductor's per-device pass: called for graphs that have a tensor on the device."""
 
+    @override
     def __call__(self, gm: torch.fx.GraphModule) -> None:
         gm.graph.eliminate_dead_code()
         changed = False
@@ -49,6 +56,7 @@ class GraphRewrite(CustomGraphModulePass):
             gm.graph.eliminate_dead_code()
             gm.recompile()
 
+    @override
     def uuid(self) -> Any:
         from spyre_inductor.register import package_versions
 
@@ -115,7 +123,7 @@ def _widen_product(node: torch.fx.Node, operands: list[torch.fx.Node]) -> bool:
 
 
 def _is_private(source: torch.fx.Node, operand: torch.fx.Node) -> bool:
-    """Whether `source` is computed here and read by nothing but the chain that ends in `operand`."""
+    """Whether nothing reads `source` but the chain of views that ends in `operand`."""
     if source.op != "call_function" or source.target in _OPERANDS or source.target is MATMUL:
         return False
     node = operand
@@ -141,7 +149,11 @@ def _is_widening(node: torch.fx.Node) -> bool:
     if node.target is not torch.ops.prims.convert_element_type.default:
         return False
     source = node.args[0].meta.get("val")
-    return node.args[1] is torch.float32 and isinstance(source, torch.Tensor) and source.dtype in _HALVES
+    return (
+        node.args[1] is torch.float32
+        and isinstance(source, torch.Tensor)
+        and source.dtype in _HALVES
+    )
 
 
 def _is_reorder(node: torch.fx.Node) -> bool:
@@ -149,7 +161,7 @@ def _is_reorder(node: torch.fx.Node) -> bool:
 
 
 def _source(node: torch.fx.Node) -> torch.fx.Node:
-    """The tensor that an operand is a view of, looking through widening casts and reordering copies."""
+    """The tensor that an operand shows, through views, widening casts and reordering copies."""
     while node.op == "call_function" and (
         _is_widening(node) or node.target in _VIEWS or _is_reorder(node)
     ):

