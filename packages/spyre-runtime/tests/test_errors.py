@@ -36,7 +36,7 @@ def test_float64_from_the_cpu_needs_a_cast_and_python_numbers_do_not():
 
 
 def test_layouts_and_pinning():
-    with pytest.raises(NotImplementedError, match="torch.strided"):
+    with pytest.raises(NotImplementedError, match="(?i)sparse|strided"):
         torch.empty(3, layout=torch.sparse_coo, device="spyre")
     with pytest.raises(RuntimeError, match="(?i)pin"):
         torch.empty(3, device="spyre", pin_memory=True)
@@ -165,14 +165,13 @@ def test_use_while_the_interpreter_goes_down(run_python):
     """)
 
 
-def test_a_thread_that_runs_at_exit(run_python):
+@pytest.mark.parametrize("repeat", range(3))
+def test_leaving_right_after_backward(run_python, repeat):
     run_python("""
-        import threading, time
-        def work():
-            while True:
-                torch.ones(100, 100).to("spyre").clone()
-        threading.Thread(target=work, daemon=True).start()
-        time.sleep(0.3)
+        import warnings
+        warnings.simplefilter("ignore")
+        x = torch.ones(3, device="spyre", requires_grad=True)
+        (x * 2).sum().backward()
     """)
 
 
