@@ -145,7 +145,7 @@ def test_every_bool_byte():
 
 
 def float32_inputs(seed, count=2_000_000):
-    """Random bit patterns, random values in the range of the formats, and all of their boundaries."""
+    """Random bit patterns, random values in range of the formats, and all of their boundaries."""
     rng = np.random.default_rng(seed)
     patterns = rng.integers(0, 2**32, count, dtype=np.uint32)
     near = rng.standard_normal(count // 2).astype(np.float32)
@@ -230,19 +230,14 @@ def test_float32_is_kept_exactly():
 # ---- integers ------------------------------------------------------------------------------------
 
 INTEGER_FORMATS = [
-    DataFormats[name]
-    for name in (
-        [
-            "SENINT2",
-            "SENINT4",
-            "SENINT8",
-            "SENINT16",
-            "IEEE_INT32",
-            "IEEE_INT64",
-            "SENUINT2",
-            "SENUINT32",
-        ]
-    )
+    DataFormats.SENINT2,
+    DataFormats.SENINT4,
+    DataFormats.SENINT8,
+    DataFormats.SENINT16,
+    DataFormats.IEEE_INT32,
+    DataFormats.IEEE_INT64,
+    DataFormats.SENUINT2,
+    DataFormats.SENUINT32,
 ]
 
 

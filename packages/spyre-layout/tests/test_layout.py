@@ -7,9 +7,8 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import EPS, cases
-
 from spyre_layout import DataFormats, SpyreTensorLayout
+from strategies import EPS, cases
 
 SEN169 = DataFormats.SEN169_FP16
 
@@ -127,68 +126,124 @@ def test_sizes_may_be_any_integers():
     [
         ({}, TypeError, "given nothing; expected \\(host_size, dtype\\); or"),
         ({"host_size": [1]}, TypeError, "given host_size; expected"),
-        ({"host_size": [1], "dtype": "float16", "stride": [1]}, TypeError, "given dtype, host_size,
-        stride"), ({"host_size": [-1], "dtype": "float16"}, ValueError, "negative entry -1 in
-        dimension 0"), ({"host_size": [1.5], "dtype": "float16"}, TypeError, "expected a sequence of
-        integers"), ({"host_size": 4, "dtype": "float16"}, TypeError, "host_size is 4"),
-        ({"host_size": [4], "dtype": "float64"}, ValueError, "float64 has no device format; cast .*
-        float32"), ({"host_size": [4], "dtype": "float8_e5m2"}, ValueError, "float8_e5m2fnuz"),
+        (
+            {"host_size": [1], "dtype": "float16", "stride": [1]},
+            TypeError,
+            "given dtype, host_size, stride",
+        ),
+        ({"host_size": [-1], "dtype": "float16"}, ValueError, "negative entry -1 in dimension 0"),
+        ({"host_size": [1.5], "dtype": "float16"}, TypeError, "expected a sequence of integers"),
+        ({"host_size": 4, "dtype": "float16"}, TypeError, "host_size is 4"),
+        (
+            {"host_size": [4], "dtype": "float64"},
+            ValueError,
+            "float64 has no device format; cast .* float32",
+        ),
+        ({"host_size": [4], "dtype": "float8_e5m2"}, ValueError, "float8_e5m2fnuz"),
         ({"host_size": [2**40, 2**40], "dtype": "float16"}, ValueError, "more elements than"),
-        ({"host_size": [2**62], "dtype": "float16"}, ValueError, "more bytes than|reaches further"),
-        ({"host_size": [2**70], "dtype": "float16"}, ValueError, "holds 1180591620717411303424"), (
+        (
+            {"host_size": [2**62], "dtype": "float16"},
+            ValueError,
+            "more (elements|bytes) than|further than",
+        ),
+        ({"host_size": [2**70], "dtype": "float16"}, ValueError, "holds 1180591620717411303424"),
+        (
             {"host_size": [4, 5], "host_strides": [1], "dtype": "float16", "dim_order": [0, 1]},
-            ValueError, "host size \\[4, 5\\] has 2 dimensions, but host strides \\[1\\] have 1",
+            ValueError,
+            "host size \\[4, 5\\] has 2 dimensions, but host strides \\[1\\] have 1",
         ),
         (
             {"host_size": [4, 5], "dtype": "float16", "dim_order": [0, 0]},
-            ValueError, "dim_order \\[0, 0\\] names dimension 0 twice; expected each of the
-            dimensions 0 to 1",
+            ValueError,
+            "dim_order \\[0, 0\\] names dimension 0 twice; expected each of the dimensions 0 to 1",
         ),
-        ({"host_size": [4, 5], "dtype": "float16", "dim_order": [0, 2]}, ValueError, "rank 2 has
-        not"), ({"host_size": [4, 5], "dtype": "float16", "dim_order": [-1, 0]}, ValueError, "names
-        dimension -1"), ({"host_size": [4, 5], "dtype": "float16", "dim_order": [0]}, ValueError,
-        "names 1 dimensions"), (
+        (
+            {"host_size": [4, 5], "dtype": "float16", "dim_order": [0, 2]},
+            ValueError,
+            "rank 2 has not",
+        ),
+        (
+            {"host_size": [4, 5], "dtype": "float16", "dim_order": [-1, 0]},
+            ValueError,
+            "names dimension -1",
+        ),
+        (
+            {"host_size": [4, 5], "dtype": "float16", "dim_order": [0]},
+            ValueError,
+            "names 1 dimensions",
+        ),
+        (
             {"host_size": [4, 5], "host_strides": [0, 1], "dtype": "float16", "dim_order": [0, 1]},
-            ValueError, "the entry 0 in dimension 0; .* make the tensor contiguous",
+            ValueError,
+            "the entry 0 in dimension 0; .* make the tensor contiguous",
         ),
         (
             {"host_size": [4, 5], "host_strides": [3, 1], "dtype": "float16", "dim_order": [0, 1]},
-            ValueError, "overlap or interleave",
+            ValueError,
+            "overlap or interleave",
         ),
-        ({"host_size": [4], "host_strides": [-1], "dtype": "float16"}, ValueError, "negative
-        entry"), (
+        (
+            {"host_size": [4], "host_strides": [-1], "dtype": "float16"},
+            ValueError,
+            "negative entry",
+        ),
+        (
             {"device_size": [4, 2, 60], "stride_map": [128, 64, 1], "device_dtype": SEN169},
-            ValueError, "is 60, but a stick of SEN169_FP16 holds 64 elements",
+            ValueError,
+            "is 60, but a stick of SEN169_FP16 holds 64 elements",
         ),
         (
             {"device_size": [4, 64], "stride_map": [64], "device_dtype": SEN169},
-            ValueError, "has 2 dimensions, but stride_map \\[64\\] has 1",
+            ValueError,
+            "has 2 dimensions, but stride_map \\[64\\] has 1",
         ),
-        ({"device_size": [], "stride_map": [], "device_dtype": SEN169}, ValueError, "device_size is
-        empty"), (
+        (
+            {"device_size": [], "stride_map": [], "device_dtype": SEN169},
+            ValueError,
+            "device_size is empty",
+        ),
+        (
             {"device_size": [4, 64], "stride_map": [0, 1], "device_dtype": SEN169},
-            ValueError, "the entry 0 for device dimension 0; expected a host stride of at least 1,
-            or -1",
+            ValueError,
+            "the entry 0 for device dimension 0; expected a host stride of at least 1, or -1",
         ),
         (
             {"device_size": [4, 64], "stride_map": [1, 1], "device_dtype": SEN169},
-            ValueError, "gives two dimensions the host stride 1",
+            ValueError,
+            "gives two dimensions the host stride 1",
         ),
-        ({"device_size": [-4, 64], "stride_map": [1, 1], "device_dtype": SEN169}, ValueError,
-        "negative"), (
+        (
+            {"device_size": [-4, 64], "stride_map": [1, 1], "device_dtype": SEN169},
+            ValueError,
+            "negative",
+        ),
+        (
             {"device_size": [4, 64], "stride_map": [64, 1], "device_dtype": DataFormats.INVALID},
-            ValueError, "cannot lay out a tensor in format INVALID",
+            ValueError,
+            "cannot lay out a tensor in format INVALID",
         ),
         (
             {"device_size": [4, 64], "stride_map": [64, 1], "device_dtype": DataFormats.SEN153_FP9},
-            ValueError, "compute only and has no storage",
+            ValueError,
+            "compute only and has no storage",
         ),
-        ({"device_size": [4, 64], "stride_map": [64, 1], "device_dtype": "FP16"}, ValueError, "no
-        data format"), ({"device_size": [2**60, 64], "stride_map": [64, 1], "device_dtype": SEN169},
-        ValueError, "64-bit"), ({"device_size": [4, 64], "stride_map": [2**62, 1], "device_dtype":
-        SEN169}, ValueError, "64-bit"),
+        (
+            {"device_size": [4, 64], "stride_map": [64, 1], "device_dtype": "FP16"},
+            ValueError,
+            "no data format",
+        ),
+        (
+            {"device_size": [2**60, 64], "stride_map": [64, 1], "device_dtype": SEN169},
+            ValueError,
+            "64-bit",
+        ),
+        (
+            {"device_size": [4, 64], "stride_map": [2**62, 1], "device_dtype": SEN169},
+            ValueError,
+            "further than 2.56 elements",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_layout(arguments, error, message):
     with pytest.raises(error, match=message):
         SpyreTensorLayout(**arguments)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View resolution against brute force: the reference's positions, seen through NumPy's own views."""
+"""View resolution against brute force: the reference's positions seen through NumPy's views."""
 
 import itertools
 

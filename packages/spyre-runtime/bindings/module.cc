@@ -23,6 +23,8 @@
 #include "torch/generator.h"
 #include "torch/launch.h"
 #include "torch/memory.h"
+#include "torch/ops/kernels.h"
+#include "torch/ops/program_cache.h"
 #include "torch/tensor.h"
 
 namespace py = pybind11;
@@ -141,6 +143,25 @@ py::dict program_stats() {
   return out;
 }
 
+/// [(name, classes of dtypes, kind, overloads served)], a row for each native eager kernel.
+std::vector<std::tuple<std::string, std::string, std::string, std::vector<std::string>>> native_ops() {
+  std::vector<std::tuple<std::string, std::string, std::string, std::vector<std::string>>> rows;
+  for (const aten::CatalogEntry& entry : aten::catalog()) {
+    rows.emplace_back(entry.name, entry.types, entry.kind, entry.variants);
+  }
+  return rows;
+}
+
+py::dict program_cache_stats() {
+  const aten::ProgramCacheStats stats = aten::program_cache_stats();
+  py::dict out;
+  out["hits"] = stats.hits;
+  out["misses"] = stats.misses;
+  out["evictions"] = stats.evictions;
+  out["size"] = stats.size;
+  return out;
+}
+
 py::object default_generator(int device) {
   return py::reinterpret_steal<py::object>(THPGenerator_Wrap(
       aten::default_generator(static_cast<c10::DeviceIndex>(device))));
@@ -177,6 +198,16 @@ void bind_devices(py::module_& module) {
                translated([&] { runtime::synchronize_device(index); });
              }),
              py::arg("device"));
+  module.def("elapsed_ms", freed([](uintptr_t start, uintptr_t end) {
+               TORCH_CHECK_VALUE(start != 0 && end != 0,
+                                 "both events must be recorded before the time between them is asked for");
+               return translated([&] {
+                 return static_cast<double>(reinterpret_cast<runtime::Event*>(start)->elapsed_ns(
+                            *reinterpret_cast<runtime::Event*>(end))) /
+                        1e6;
+               });
+             }),
+             py::arg("start"), py::arg("end"));
   module.def("properties", held(properties), py::arg("device"));
   module.def("default_generator", held(default_generator), py::arg("device"));
 }
@@ -226,6 +257,8 @@ void bind_programs(py::module_& module) {
       .def_property_readonly("text", held([](const Program& program) { return program.text(); }))
       .def_property_readonly("name", held([](const Program& program) { return program.name(); }));
   module.def("op_table", held(op_table));
+  module.def("native_ops", held(native_ops));
+  module.def("program_cache_stats", held(program_cache_stats));
   module.def("program_stats", held(program_stats));
   module.def("fallback_counts", held([] { return aten::fallback_counts(); }));
   module.def("reset_fallback_counts", held([] { aten::reset_fallback_counts(); }));

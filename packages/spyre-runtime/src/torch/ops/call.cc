@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "torch/ops/call.h"
+
+namespace spyre::aten {
+
+Signature::Signature(const c10::FunctionSchema& schema) {
+  name = schema.name();
+  if (!schema.overload_name().empty()) name += "." + schema.overload_name();
+  argument_count = schema.arguments().size();
+  for (size_t i = 0; i < argument_count; ++i) {
+    const c10::Argument& argument = schema.arguments()[i];
+    argument_names.push_back(argument.name());
+    if (argument.alias_info() == nullptr || !argument.alias_info()->isWrite()) continue;
+    outputs.push_back(static_cast<int>(i));
+    (argument.kwarg_only() ? has_out : is_in_place) = true;
+  }
+}
+
+std::optional<at::Tensor> Call::maybe_tensor(int position) const {
+  const c10::IValue& value = arguments_[position];
+  if (value.isNone() || !value.toTensor().defined()) return std::nullopt;
+  return value.toTensor();
+}
+
+int Call::find(const char* name) const {
+  for (size_t i = 0; i < signature_.argument_names.size(); ++i) {
+    if (signature_.argument_names[i] == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+at::Tensor Call::output(int number) const {
+  if (static_cast<size_t>(number) >= signature_.outputs.size()) return {};
+  return arguments_[signature_.outputs[number]].toTensor();
+}
+
+void Call::finish(at::Tensor result) {
+  torch::jit::drop(stack_, signature_.argument_count);
+  stack_.emplace_back(std::move(result));
+}
+
+void Call::finish_value(c10::IValue result) {
+  torch::jit::drop(stack_, signature_.argument_count);
+  stack_.push_back(std::move(result));
+}
+
+void Call::finish(std::vector<at::Tensor> results) {
+  torch::jit::drop(stack_, signature_.argument_count);
+  for (at::Tensor& result : results) stack_.emplace_back(std::move(result));
+}
+
+}  // namespace spyre::aten

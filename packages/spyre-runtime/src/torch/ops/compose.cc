@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that have no composite kernel in PyTorch, put together from ones that are native here.
+#include <ATen/ops/mean.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/neg.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/softplus.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/sum.h>
+
+#include "torch/ops/kernels.h"
+#include "torch/ops/types.h"
+
+namespace spyre::aten {
+namespace {
+
+bool is_float_on_device(const at::Tensor& tensor) {
+  return is_spyre(tensor) && type_class(tensor.scalar_type()) == 'f';
+}
+
+/// log(sigmoid(x)) = -softplus(-x). The buffer is the CPU's and stays empty.
+bool log_sigmoid_forward(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  if (!is_float_on_device(self) || call.has_output()) return false;
+  at::Tensor result = at::neg(at::softplus(at::neg(self), 1, 50));
+  call.finish({std::move(result), empty({0}, self.scalar_type(), self.device())});
+  return true;
+}
+
+bool mse_loss(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const at::Tensor& target = call.tensor(1);
+  if (!is_float_on_device(self) || !is_float_on_device(target) || call.has_output() ||
+      self.scalar_type() != target.scalar_type() || !self.sizes().equals(target.sizes())) {
+    return false;
+  }
+  const at::Tensor difference = at::sub(self, target);
+  at::Tensor loss = at::mul(difference, difference);
+  const int64_t reduction = call[2].toInt();  // 0 none, 1 mean, 2 sum
+  if (reduction == 1) loss = at::mean(loss);
+  if (reduction == 2) loss = at::sum(loss);
+  call.finish(std::move(loss));
+  return true;
+}
+
+bool mse_loss_backward(Call& call) {
+  const at::Tensor& grad = call.tensor(0);
+  const at::Tensor& self = call.tensor(1);
+  const at::Tensor& target = call.tensor(2);
+  if (!is_float_on_device(grad) || !is_float_on_device(self) || !is_float_on_device(target) ||
+      call.has_output() || self.scalar_type() != target.scalar_type() ||
+      grad.scalar_type() != self.scalar_type() || !self.sizes().equals(target.sizes())) {
+    return false;
+  }
+  const double scale = call[3].toInt() == 1 ? 2.0 / static_cast<double>(self.numel()) : 2.0;
+  call.finish(at::mul(at::mul(at::sub(self, target), scale), grad));
+  return true;
+}
+
+/// Attention runs by its composite of native ops.
+bool sdp_choice(Call& call) {
+  constexpr int64_t kMath = 0;
+  call.finish_value(kMath);
+  return true;
+}
+
+}  // namespace
+
+const std::vector<Kernel>& compose_kernels() {
+  static const std::vector<Kernel> kernels = {
+      {"log_sigmoid_forward", log_sigmoid_forward, "f"},
+      {"mse_loss", mse_loss, "f"},
+      {"mse_loss_backward", mse_loss_backward, "f"},
+      {"_fused_sdp_choice", sdp_choice, "f"},
+  };
+  return kernels;
+}
+
+}  // namespace spyre::aten

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs PyTorch's OpInfo samples on the device and holds the results against the CPU.
+
+As a script: `python sweep.py [--dtype float16] [--samples 50] [--only REGEX] [--backward]` prints what
+differs. test_opinfo.py runs parts of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import spyre_runtime
+import torch
+from compare import HALF, as_reference, mismatch, tree_to_device
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+
+spyre_runtime.register()
+
+DTYPES = (torch.float32, torch.float16, torch.int64, torch.bool)
+
+# Results without defined values: only shape and dtype are held against the CPU.
+UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+
+# Numbers from a generator that the reference, computed in another dtype, does not draw alike.
+RANDOM_IN_HALF = re.compile(
+    r"bernoulli|multinomial|normal|uniform|rand|dropout|exponential|geometric|cauchy|rrelu|"
+    r"gumbel|log_normal|scaled_dot_product"
+)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """rtol, and atol relative to the largest magnitude of the result."""
+
+    rtol: float
+    atol: float
+
+
+FLOAT32 = Tolerance(2e-5, 2e-6)
+HALF_TOLERANCE = Tolerance(2.0**-7, 2.0**-8)
+# The matrix units round float32 operands to SEN169.
+DOWNCAST = Tolerance(2.0**-6, 2.0**-7)
+
+MATRIX_OPS = re.compile(
+    r"mm$|mv$|matmul|linear|bilinear|einsum|inner|outer|dot|conv|attention|chain_matmul|multi_dot|"
+    r"tensordot|cdist|kron|cov|corrcoef|addr|pca|matrix_power|matrix_exp|linalg|lu|cholesky|svd|"
+    r"pinverse|ormqr|householder|lstsq|triangular_solve|ldl|logdet|geqrf|qr|nuc|pdist|lobpcg|rnn|"
+    r"cosine_similarity|matrix|vecdot|orthog|tensorsolve|trapezoid"
+)
+
+
+def tolerance(op: OpInfo, dtype: torch.dtype) -> Tolerance:
+    """How far a result of this op may be from the reference."""
+    if MATRIX_OPS.search(op.name):
+        return DOWNCAST
+    return HALF_TOLERANCE if dtype in HALF else FLOAT32
+
+
+@dataclass
+class Failure:
+    """One sample whose result differs."""
+
+    op: str
+    dtype: torch.dtype
+    variant: str
+    sample: str
+    reason: str
+
+    def __str__(self) -> str:
+        dtype = str(self.dtype).removeprefix("torch.")
+        return f"{self.op} {dtype} {self.variant}: {self.reason} [{self.sample[:160]}]"
+
+
+def name_of(op: OpInfo) -> str:
+    """Name with variant, unique in op_db."""
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def describe(sample: SampleInput) -> str:
+    """One line for a report."""
+
+    def short(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}/{list(x.stride())}"
+        if isinstance(x, (list, tuple)):
+            return type(x)(short(y) for y in x)
+        return x
+
+    keywords = {k: short(v) for k, v in sample.kwargs.items()}
+    return f"{short(sample.input)} {short(sample.args)} {keywords}"
+
+
+def samples(op: OpInfo, dtype: torch.dtype, count: int) -> Iterator[SampleInput]:
+    """Up to `count` samples, every third of them made non-contiguous."""
+    torch.manual_seed(7)
+    made = op.sample_inputs("cpu", dtype, requires_grad=False)
+    for number, sample in enumerate(itertools.islice(made, count)):
+        yield sample.noncontiguous() if number % 3 == 2 else sample
+
+
+def has_unsupported(tree: Any) -> bool:
+    """Whether a result has a dtype that the device refuses."""
+    leaves, _ = torch.utils._pytree.tree_flatten(tree)
+    return any(
+        isinstance(x, torch.Tensor) and (x.dtype == torch.float64 or x.is_complex()) for x in leaves
+    )
+
+
+def check_sample(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> tuple[str, str] | None:
+    """(variant, reason) of the first difference, or None."""
+    half = dtype in HALF
+    everything = (sample.input, sample.args, sample.kwargs)
+    reference = as_reference(everything) if half else everything
+    held = tree_to_device(everything)
+    try:
+        torch.manual_seed(3)
+        expected = op(reference[0], *reference[1], **reference[2])
+    except Exception as error:  # the CPU refuses the sample: the device must not crash on it
+        try:
+            op(held[0], *held[1], **held[2])
+            torch.spyre.synchronize()
+        except Exception:
+            return None
+        return None if half else ("call", f"the CPU raises {type(error).__name__}: {str(error)[:80]}")
+    if has_unsupported(expected):
+        return None
+    if half and (op.name in UNDEFINED or RANDOM_IN_HALF.search(op.name)):
+        return None
+    limits = tolerance(op, dtype)
+    options = {"rtol": limits.rtol, "atol": limits.atol, "half": half}
+    torch.manual_seed(3)
+    actual = op(held[0], *held[1], **held[2])
+    if op.name in UNDEFINED:
+        return None
+    found = mismatch(actual, expected, strides=not half, **options)
+    return ("call", found) if found else None
+
+
+def check_op(op: OpInfo, dtype: torch.dtype, count: int) -> list[Failure]:
+    """All differences in `count` samples of an op."""
+    failures = []
+    name = name_of(op)
+    for sample in samples(op, dtype, count):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = check_sample(op, dtype, sample)
+        except Exception as error:
+            found = ("call", f"{type(error).__name__}: {str(error)[:300]}")
+        if found:
+            failures.append(Failure(name, dtype, found[0], describe(sample), found[1]))
+    return failures
+
+
+def supports(op: OpInfo, dtype: torch.dtype) -> bool:
+    """Whether the CPU has samples for the op in this dtype."""
+    return dtype in op.supported_dtypes("cpu")
+
+
+def main() -> int:
+    """Sweep and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dtype", action="append", help="float32, float16, int64, bool; default: all")
+    parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--only", default="", help="regular expression over op names")
+    parser.add_argument("--each", type=int, default=1, help="differences to print per op")
+    arguments = parser.parse_args()
+    dtypes = [getattr(torch, d) for d in arguments.dtype or ()] or DTYPES
+    started, bad, ran = time.time(), 0, 0
+    for op in op_db:
+        if not re.search(arguments.only, name_of(op)):
+            continue
+        for dtype in dtypes:
+            if not supports(op, dtype):
+                continue
+            ran += 1
+            begun = time.time()
+            failures = check_op(op, dtype, arguments.samples)
+            if time.time() - begun > 20:
+                print(f"slow: {name_of(op)} {dtype} {time.time() - begun:.0f} s", flush=True)
+            bad += bool(failures)
+            for failure in failures[: arguments.each]:
+                print(f"{failure} ({len(failures)} samples)", flush=True)
+    print(f"{bad} of {ran} op and dtype pairs differ, {time.time() - started:.0f} s")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the device's formats and streams make special: infinities, masks, wrapping, late errors."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from compare import as_held, mismatch, to_device
+
+INF = float("inf")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_infinities_and_nan(dtype: torch.dtype) -> None:
+    values = torch.tensor([0.0, -0.0, 1.5, INF, -INF, float("nan"), 3.0], dtype=dtype)
+    x = values.to("spyre")
+    for name in ("isnan", "isinf", "isfinite", "isposinf", "isneginf"):
+        assert torch.equal(getattr(torch, name)(x).cpu(), getattr(torch, name)(values)), name
+    assert torch.equal((x == INF).cpu(), values == INF)
+    assert torch.equal((x > 1e4).cpu(), values > 1e4)
+    assert torch.equal(torch.full((3,), -INF, dtype=dtype, device="spyre").cpu(), torch.full((3,), -INF, dtype=dtype))
+    assert torch.equal(torch.nan_to_num(x).isfinite().cpu(), torch.ones(7, dtype=torch.bool))
+
+
+def test_finite_extremes_stay_finite() -> None:
+    lowest = torch.finfo(torch.float16).min
+    x = torch.zeros(4, dtype=torch.float16, device="spyre").masked_fill(
+        torch.tensor([True, False, True, False], device="spyre"), lowest
+    )
+    assert x.cpu().isfinite().all()
+    assert torch.equal(torch.full((2,), lowest, dtype=torch.float16, device="spyre").cpu(), x[::2].cpu())
+    assert bool((x[0] == lowest).cpu())
+
+
+@pytest.mark.parametrize("value", [0.1, 0.3, 1 / 3, 2.7, 65504, -1e-7])
+def test_numbers_compare_like_stored_ones(value: float) -> None:
+    stored = torch.tensor([value], dtype=torch.float16).to("spyre")
+    filled = torch.full((1,), value, dtype=torch.float16, device="spyre")
+    assert bool((stored == value).cpu())
+    assert bool((filled == value).cpu())
+    assert bool((stored >= value).cpu()) and bool((stored <= value).cpu())
+    assert not bool((stored != filled).cpu())
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_integers_wrap_like_cpu(dtype: torch.dtype) -> None:
+    info = torch.iinfo(dtype)
+    a = torch.tensor([info.max, info.min, info.max, 7, 100], dtype=dtype)
+    b = torch.tensor([1, 1, info.max, 3, 100], dtype=dtype)
+    x, y = a.to("spyre"), b.to("spyre")
+    for run in (
+        lambda p, q: p + q, lambda p, q: p - q, lambda p, q: p * q, lambda p, q: p & q,
+        lambda p, q: p ^ q, lambda p, q: -p, lambda p, q: p + 1, lambda p, q: p // 3,
+        lambda p, q: p % 3, lambda p, q: torch.fmod(p, 5), lambda p, q: p.sum(), lambda p, q: p.abs(),
+        lambda p, q: p > q, lambda p, q: p / 3, lambda p, q: p << 2, lambda p, q: p >> 1,
+        lambda p, q: torch.div(p, 3, rounding_mode="trunc"), lambda p, q: p**2, lambda p, q: ~p,
+        lambda p, q: p.amax(), lambda p, q: p.argmin(), lambda p, q: p.clamp(2, 9), lambda p, q: p.prod(),
+    ):
+        found = mismatch(run(x, y), run(a, b), rtol=1e-6, atol=0)
+        assert found is None, found
+
+
+def test_division_of_integers_by_zero_raises() -> None:
+    x = torch.tensor([1, 2], device="spyre")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        x // torch.tensor([0, 1], device="spyre")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        x % 0
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x, i: x.index_select(0, i),
+        lambda x, i: x[i],
+        lambda x, i: F.embedding(i, x),
+        lambda x, i: x.gather(0, i.unsqueeze(1)),
+        lambda x, i: x.scatter(0, i.unsqueeze(1), 1.0),
+        lambda x, i: x.index_add(0, i, x[:2] * 1),
+        lambda x, i: x.index_put((i,), x[:2] * 1),
+    ],
+)
+@pytest.mark.parametrize("bad", [5, -6, 10**12])
+def test_index_out_of_range(run, bad: int) -> None:
+    x = torch.randn(5, 70).half().to("spyre")
+    with pytest.raises(IndexError):
+        run(x, torch.tensor([1, bad], device="spyre"))
+        torch.spyre.synchronize()
+    torch.spyre.synchronize()
+    good = run(x, torch.tensor([1, 4], device="spyre"))
+    assert good.cpu().isfinite().all()
+
+
+def attention_reference(q, k, v, **keywords):
+    return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), **keywords)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("kind", ["plain", "causal", "bool", "float", "hole"])
+def test_attention(dtype: torch.dtype, kind: str) -> None:
+    q, k, v = (as_held(torch.randn(2, 3, 17, 24).to(dtype)) for _ in range(3))
+    keywords, device_keywords = {}, {}
+    if kind == "causal":
+        keywords = device_keywords = {"is_causal": True}
+    elif kind in ("bool", "hole"):
+        mask = torch.rand(2, 1, 17, 17) > 0.4
+        if kind == "hole":
+            mask[:, :, 5] = False
+        else:
+            mask[..., 0] = True
+        keywords, device_keywords = {"attn_mask": mask}, {"attn_mask": mask.to("spyre")}
+    elif kind == "float":
+        mask = torch.where(torch.rand(17, 17) > 0.3, 0.0, -INF)
+        mask[:, 0] = 0
+        keywords, device_keywords = {"attn_mask": mask}, {"attn_mask": mask.to(dtype).to("spyre")}
+    actual = F.scaled_dot_product_attention(*(to_device(t) for t in (q, k, v)), **device_keywords)
+    expected = attention_reference(q, k, v, **keywords)
+    found = mismatch(actual, expected, rtol=2.0**-6, atol=2.0**-7, half=True, strides=False)
+    assert found is None, found
+
+
+def test_row_that_is_masked_out_entirely() -> None:
+    x = torch.zeros(3, 70, dtype=torch.float16)
+    x[1] = -INF
+    expected = torch.softmax(x.float(), -1)
+    actual = torch.softmax(x.to("spyre"), -1)
+    assert mismatch(actual, expected, rtol=2.0**-8, atol=0, half=True) is None
+    assert actual[1].isnan().all()
+
+
+def test_float64_is_refused() -> None:
+    x = torch.ones(3, device="spyre")
+    with pytest.raises((NotImplementedError, TypeError, RuntimeError), match="float64"):
+        x + torch.ones(3, dtype=torch.float64)[0].expand(3).to("spyre")
+    assert torch.equal((x + torch.tensor(2.0, dtype=torch.float64)).cpu(), torch.full((3,), 3.0))
+
+
+def test_mixed_devices_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.ones(3, device="spyre") + torch.ones(3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64, torch.bool], ids=str)
+def test_factories(dtype: torch.dtype) -> None:
+    for run in (
+        lambda d: torch.zeros(3, 70, dtype=dtype, device=d),
+        lambda d: torch.ones(0, 4, dtype=dtype, device=d),
+        lambda d: torch.full((2, 65), 1, dtype=dtype, device=d),
+        lambda d: torch.zeros((), dtype=dtype, device=d).fill_(1),
+        lambda d: torch.ones(6, 6, dtype=dtype, device=d).tril(-1),
+        lambda d: torch.ones(2, 5, 7, dtype=dtype, device=d).triu(2),
+        lambda d: torch.eye(4, dtype=dtype, device=d),
+    ):
+        assert mismatch(run("spyre"), run("cpu"), rtol=0, atol=0) is None
+    if dtype is not torch.bool:
+        for numbers in ((7,), (3, 130), (10, -3, -2), (0, 100, 7), (5, 5)):
+            assert mismatch(
+                torch.arange(*numbers, dtype=dtype, device="spyre"),
+                torch.arange(*numbers, dtype=dtype), rtol=0, atol=0,
+            ) is None
