@@ -130,8 +130,6 @@ def run(op, dtype, count):
 MATRIX = re.compile(
     r"mm|mv|matmul|linear|dot|inner|einsum|linalg|conv|attention|cdist|cov|corr|addr"
 )
-    r"mm|mv|matmul|linear|dot|inner|einsum|linalg|conv|attention|cdist|cov|corr|addr"
-)
 
 
 def compare_tensors(x, y, dtype, eager, name):

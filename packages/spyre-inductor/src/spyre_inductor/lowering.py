@@ -344,7 +344,6 @@ def retry_unsupported(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 def _copy_graph(graph: torch.fx.Graph) -> torch.fx.Graph:
     copy = torch.fx.Graph(owning_module=graph.owning_module, tracer_cls=graph._tracer_cls)
     mapping: dict[torch.fx.Node, torch.fx.Node] = {}
-    mapping: dict[Any, Any] = {}
     output = copy.graph_copy(graph, mapping)
     for old in graph.nodes:
         if old.op == "output":
