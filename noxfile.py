@@ -258,6 +258,14 @@ def tests_runtime(session: nox.Session) -> None:
     _pytest(session, "packages/spyre-runtime/tests")
 
 
+@nox.session(requires=["build"])
+def sweep(session: nox.Session) -> None:
+    """Hold all of PyTorch's operator samples against the CPU: half an hour."""
+    _install(session, "spyre-runtime", *TEST_TOOLS, "numpy", "expecttest")
+    session.env["SPYRE_FULL_SWEEP"] = "1"
+    _pytest(session, "packages/spyre-runtime/tests/eager/test_opinfo.py")
+
+
 @nox.session(name="tests-inductor", requires=["build"])
 def tests_inductor(session: nox.Session) -> None:
     """Test the compiler."""
