@@ -285,6 +285,7 @@ def integration(session: nox.Session) -> None:
     """Test all four wheels together: the API page, stock models, the examples."""
     _install(session, "torch-spyre", *TEST_TOOLS, *MODELS, "sentence-transformers>=5", "expecttest")
     _pytest(session, "tests/integration", "tools")
+    session.run("python", "tools/gen_native_operations.py", "--check")
 
 
 @nox.session(requires=["build"])
@@ -364,6 +365,13 @@ def docs(session: nox.Session) -> None:
         *("-d", str(BUILD / "docs" / "doctrees"), "docs", str(BUILD / "docs" / "html")),
     )
     session.log(f"open {BUILD / 'docs' / 'html' / 'index.html'}")
+
+
+@nox.session(requires=["build"])
+def gen(session: nox.Session) -> None:
+    """Write the generated pages again: nox -s gen; with -- --check, fail if they would change."""
+    _install(session, "spyre-runtime")
+    session.run("python", "tools/gen_native_operations.py", *session.posargs)
 
 
 @nox.session
