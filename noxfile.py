@@ -168,7 +168,9 @@ def build(session: nox.Session) -> None:
     """Build the wheels into dist/, in dependency order, each only if its sources changed."""
     session.env.update(ENVIRONMENT)
     DIST.mkdir(exist_ok=True)
-    stale = [name for name in SIBLINGS if session.posargs in ([], [name]) and not _is_built(name)]
+    # Arguments that name no package are for the session that required this one.
+    named = [name for name in SIBLINGS if name in session.posargs]
+    stale = [name for name in named or SIBLINGS if not _is_built(name)]
     if not stale:
         session.log("dist/ is up to date")
         return
