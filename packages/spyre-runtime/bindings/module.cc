@@ -198,6 +198,16 @@ void bind_devices(py::module_& module) {
                translated([&] { runtime::synchronize_device(index); });
              }),
              py::arg("device"));
+  module.def("elapsed_ms", freed([](uintptr_t start, uintptr_t end) {
+               TORCH_CHECK_VALUE(start != 0 && end != 0,
+                                 "both events must be recorded before the time between them is asked for");
+               return translated([&] {
+                 return static_cast<double>(reinterpret_cast<runtime::Event*>(start)->elapsed_ns(
+                            *reinterpret_cast<runtime::Event*>(end))) /
+                        1e6;
+               });
+             }),
+             py::arg("start"), py::arg("end"));
   module.def("properties", held(properties), py::arg("device"));
   module.def("default_generator", held(default_generator), py::arg("device"));
 }

@@ -23,12 +23,14 @@ endfunction()
 # copy sees CPU_CAPABILITY (a bare word, to be used as a namespace: DEFAULT, AVX2 or AVX512) and
 # CPU_CAPABILITY_<word>; TARGET itself sees SPYRE_HAVE_<word> for each one that was built. Code that is
 # not inside `namespace CPU_CAPABILITY` or `static` would be defined several times: keep it elsewhere.
+set(SPYRE_CAPABILITIES "AVX2;AVX512" CACHE STRING
+    "CPU capabilities besides DEFAULT to compile kernels for, where the processor family has them")
 function(spyre_add_capability_kernels target)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;LIBRARIES")
   set(capabilities DEFAULT)
   set(flags_DEFAULT "")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-    list(APPEND capabilities AVX2 AVX512)
+    list(APPEND capabilities ${SPYRE_CAPABILITIES})
     set(flags_AVX2 -mavx2 -mfma -mf16c)
     set(flags_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c)
   endif()

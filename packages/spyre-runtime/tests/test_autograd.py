@@ -96,5 +96,5 @@ def test_data_loader_with_pinned_memory():
 
 
 def test_trace():
-    traced = torch.jit.trace(lambda v: v + 1, torch.ones(3).to("spyre"))
+    traced = torch.jit.trace(lambda v: v + 1, torch.ones(3).to("spyre"), check_trace=False)
     assert equal(traced(torch.zeros(3).to("spyre")), torch.ones(3))

@@ -45,7 +45,7 @@ def test_warned_once_counted_each_time(run_python, counted):
 def test_the_environment_variable(monkeypatch):
     x = torch.tensor([3.0, 1.0]).to("spyre")
     monkeypatch.setenv("SPYRE_FALLBACK", "error")
-    with pytest.raises(NotImplementedError, match=r"kthvalue.*Float\[2\].*SPYRE_FALLBACK=error"):
+    with pytest.raises(NotImplementedError, match=r"kthvalue.*float32\[2\].*SPYRE_FALLBACK=error"):
         take_fallback(x)
     monkeypatch.setenv("SPYRE_FALLBACK", "silent")
     with warnings.catch_warnings():
@@ -141,7 +141,7 @@ class TestResults:
 
     def test_results_without_a_device_format_are_refused(self):
         x = torch.ones(4, device="spyre")
-        with pytest.raises(NotImplementedError, match=r"(?s)complex.*spyre"):
+        with pytest.raises(NotImplementedError, match="complex64"):
             torch.fft.fft(x)
         with pytest.raises(NotImplementedError, match="(?i)float64|double"):
             torch.bincount(torch.tensor([1, 2], device="spyre"), weights=None).double()

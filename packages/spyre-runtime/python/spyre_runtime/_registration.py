@@ -10,6 +10,8 @@ import sys
 
 DEVICE_NAME = "spyre"
 
+_is_native_loaded = False
+
 
 def register(*, names_only: bool = False) -> None:
     """Make ``device="spyre"`` and ``torch.spyre`` work.
@@ -20,10 +22,12 @@ def register(*, names_only: bool = False) -> None:
         names_only: Register names and leave native code unloaded until it is used. For processes
             that compile for the device without running anything on it.
     """
+    global _is_native_loaded
     import torch
 
     from spyre_runtime import device_module
-    from spyre_runtime.printing import format_on_cpu
+    from spyre_runtime.shutdown import settle_at_exit
+    from spyre_runtime.without_float64 import avoid_float64
 
     if torch._C._get_privateuse1_backend_name() != DEVICE_NAME:
         torch.utils.rename_privateuse1_backend(DEVICE_NAME)
@@ -33,8 +37,10 @@ def register(*, names_only: bool = False) -> None:
             for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
         )
         _supply_accelerator_functions()
-        format_on_cpu()
-    if not names_only:
+        avoid_float64()
+        settle_at_exit()
+    if not names_only and not _is_native_loaded:
+        _is_native_loaded = True
         from spyre_runtime._native import native
         from spyre_runtime.post_import import when_imported
 
@@ -62,6 +68,6 @@ def _keep_dynamo_out() -> None:
 
 
 def _register_interface() -> None:
-    from spyre_runtime.interface import register_interface
-
-    register_interface()
+    # The module registers at its end. No name is taken from it: when somebody imports it before
+    # Dynamo, this runs in the middle of that import.
+    import spyre_runtime.interface  # noqa: F401

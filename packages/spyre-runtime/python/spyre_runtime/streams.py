@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from spyre_runtime._native import native
 from spyre_runtime._registration import DEVICE_NAME
 from spyre_runtime.devices import DeviceLike, device_index
 
@@ -81,7 +82,20 @@ class Event(torch.Event):
         if interprocess:
             raise NotImplementedError("spyre events cannot be shared between processes")
         target = torch.device(DEVICE_NAME, device_index(device))
-        return super().__new__(cls, target, enable_timing=enable_timing, blocking=blocking)
+        event = super().__new__(cls, target, enable_timing=enable_timing, blocking=blocking)
+        event._has_timing = enable_timing
+        return event
+
+    _has_timing: bool
+
+    def elapsed_time(self, end_event: Event) -> float:  # type: ignore[override]
+        """Return the milliseconds from this event to ``end_event``; wait for both first."""
+        if not isinstance(end_event, Event):
+            raise TypeError(f"expected a torch.spyre.Event, found {type(end_event).__name__}")
+        if not (self._has_timing and end_event._has_timing):
+            raise ValueError("both events must be made with enable_timing=True")
+        # torch.Event's own method takes no events of a subclass.
+        return native().elapsed_ms(self.event_id, end_event.event_id)
 
 
 def stream(stream: Stream) -> Stream:

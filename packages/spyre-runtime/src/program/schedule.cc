@@ -191,8 +191,8 @@ class Scheduler {
       if (stage_.loops[static_cast<size_t>(l)].reduce || !walks(1 - right, l) || walks(right, l)) continue;
       if (stage_.row_loop < 0 || extent(l) > extent(stage_.row_loop)) stage_.row_loop = l;
     }
-    stage_.block_lanes = std::clamp<int64_t>(extent(lane), 1, kTransposeTile);
-    stage_.block_rows = std::clamp<int64_t>(extent(stage_.row_loop), 1, kTransposeTile);
+    stage_.block_lanes = std::clamp<int64_t>(extent(lane), 1, kBlock / 4);
+    stage_.block_rows = std::clamp<int64_t>(extent(stage_.row_loop), 1, kBlock / stage_.block_lanes);
   }
 
   BoundStage& stage_;

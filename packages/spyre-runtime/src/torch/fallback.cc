@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "torch/copy.h"
+#include "torch/debug.h"
 #include "torch/device.h"
 #include "torch/errors.h"
 #include "torch/generator.h"
@@ -76,7 +77,7 @@ std::string describe(const Stack& stack, size_t begin) {
     if (i != begin) out << ", ";
     const c10::IValue& value = stack[i];
     if (value.isTensor() && value.toTensor().defined()) {
-      out << value.toTensor().scalar_type() << list_text(value.toTensor().sizes());
+      out << dtype_name(value.toTensor().scalar_type()) << list_text(value.toTensor().sizes());
     } else {
       out << value.tagKind();
     }
@@ -170,6 +171,11 @@ class Call {
                   *device_, " and on cpu (of size ", list_text(cpu_tensor_.sizes()),
                   "); move them to one device");
     }
+    if (!device_.has_value() && !factory_device_.has_value() && saw_cpu_tensor_) {
+      // Only the generator's key brought this call here.
+      TORCH_CHECK_VALUE(false, name_, " got a generator of device spyre for tensors on the CPU; pass one of the "
+                        "CPU or none");
+    }
     if (!device_.has_value()) device_ = factory_device_.value_or(c10::Device(kSpyre));
     if (!device_->has_index()) {
       device_ = c10::Device(kSpyre, static_cast<c10::DeviceIndex>(checked_device(*device_)));
@@ -179,6 +185,7 @@ class Call {
   void see_tensor(const at::Tensor& tensor, bool is_index) {
     if (!tensor.defined()) return;
     if (!is_spyre(tensor)) {
+      saw_cpu_tensor_ |= tensor.device().is_cpu();
       if (tensor.device().is_cpu() && tensor.dim() > 0 && !is_index) cpu_tensor_ = tensor;
       TORCH_CHECK(tensor.device().is_cpu(), "Expected all tensors to be on the same device, but ", name_,
                   " got one on ", tensor.device(), " besides spyre");
@@ -276,7 +283,7 @@ class Call {
         result.layout(), ", which device spyre does not have; move its arguments to the CPU first");
     if (!maybe_host_dtype(result.scalar_type()).has_value()) {
       TORCH_CHECK_NOT_IMPLEMENTED(false, name_, " on ", *device_, " gives a tensor of dtype ",
-                                  result.scalar_type(),
+                                  dtype_name(result.scalar_type()),
                                   ", which has no format on device spyre; move its arguments to the CPU "
                                   "first, or ask for another dtype");
     }
@@ -306,6 +313,7 @@ class Call {
   std::optional<c10::Device> device_;
   std::optional<c10::Device> factory_device_;
   at::Tensor cpu_tensor_;
+  bool saw_cpu_tensor_ = false;
   std::vector<HostCopy> copies_;
   std::vector<HostCopy> written_;
 };
@@ -338,6 +346,8 @@ void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
                                 " has no kernel on device spyre, and SPYRE_FALLBACK=error forbids running "
                                 "it on the CPU; unset SPYRE_FALLBACK to allow it");
   }
+  SPYRE_DEBUG("fallback to the CPU: " << name
+                                      << describe(*stack, stack->size() - op.schema().arguments().size()));
   if (count(name) && mode == Mode::kWarn) {
     warn_user(name +
               " has no kernel on device spyre and runs on the CPU, with copies there and back; set "

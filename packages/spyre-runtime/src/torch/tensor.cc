@@ -129,15 +129,19 @@ std::optional<HostDtype> maybe_host_dtype(ScalarType dtype) { return lookup(dtyp
 
 HostDtype host_dtype(ScalarType dtype) {
   if (const auto found = lookup(dtype)) return *found;
-  const char* name = c10::toString(dtype);
   const char* advice = "cast it to float32 or float16";
   for (const Advice& row : kAdvice) {
-    if (row.torch == dtype) {
-      name = row.name;
-      advice = row.text;
-    }
+    if (row.torch == dtype) advice = row.text;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "dtype ", name, " has no format on device spyre; ", advice);
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "dtype ", dtype_name(dtype), " has no format on device spyre; ", advice);
+}
+
+std::string dtype_name(ScalarType dtype) {
+  if (const auto found = lookup(dtype)) return std::string(layout::host_dtype_name(*found));
+  for (const Advice& row : kAdvice) {
+    if (row.torch == dtype) return row.name;
+  }
+  return c10::toString(dtype);
 }
 
 ScalarType scalar_type(HostDtype dtype) {

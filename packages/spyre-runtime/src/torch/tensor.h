@@ -6,6 +6,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "spyre/layout/layout.h"
@@ -30,6 +31,8 @@ std::optional<layout::HostDtype> maybe_host_dtype(c10::ScalarType dtype);
 /// Throws c10::NotImplementedError that names the dtype and a dtype to cast to.
 layout::HostDtype host_dtype(c10::ScalarType dtype);
 c10::ScalarType scalar_type(layout::HostDtype dtype);
+/// PyTorch's Python name: "float16".
+std::string dtype_name(c10::ScalarType dtype);
 /// Stored as SEN169 on the device: float16, bfloat16, bool.
 bool is_sen169(c10::ScalarType dtype);
 

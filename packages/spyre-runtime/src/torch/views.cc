@@ -22,7 +22,7 @@ at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArray
 at::Tensor view(const at::Tensor& self, at::IntArrayRef size) { return at::native::view(self, size); }
 
 at::Tensor view_as_complex(const at::Tensor& self) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "view_as_complex of a spyre tensor of dtype ", self.scalar_type(),
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "view_as_complex of a spyre tensor of dtype ", dtype_name(self.scalar_type()),
                               " is not possible: complex dtypes have no format on device spyre; move the "
                               "tensor to the CPU first");
 }

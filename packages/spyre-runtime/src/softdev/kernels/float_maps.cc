@@ -76,7 +76,9 @@ void binary_scalar(void* dst, const void* const* args, int64_t n) {
 
 // --- vector forms --------------------------------------------------------------------------------
 
-inline V sigmoid_lanes(V x) { return V(1.0f) / (V(1.0f) + x.neg().exp()); }
+/// Within 2 ulp, and NaN stays NaN.
+inline V exp_lanes(V x) { return V::blendv(x.exp_u20(), x, x != x); }
+inline V sigmoid_lanes(V x) { return V(1.0f) / (V(1.0f) + exp_lanes(x.neg())); }
 inline V gelu_lanes(V x) { return V(0.5f) * x * (V(1.0f) + (x * V(0.70710678118654752440f)).erf()); }
 
 /// tanh through one exponential: 1 - 2 / (exp(2|x|) + 1), and an odd polynomial near zero, where that
@@ -99,16 +101,23 @@ inline V gelu_tanh_lanes(V x) {
   return V(0.5f) * x * (V(1.0f) + tanh_lanes(inner));
 }
 
+/// Where the square of x overflows, asinh and acosh are log(2|x|).
+inline V log_twice(V x) { return x.abs().log() + V(0.69314718055994530942f); }
+inline V asinh_lanes(V x) {
+  return V::blendv(x.asinh(), log_twice(x).copysign(x), x.abs() > V(1e15f));
+}
+inline V acosh_lanes(V x) { return V::blendv(x.acosh(), log_twice(x), x > V(1e15f)); }
+
 #define SPYRE_VECTOR_UNARY(X)                                                              \
   X(neg, x.neg()) X(abs, x.abs()) X(sign, (x.gt(V(0.0f)) - x.lt(V(0.0f))))                  \
-  X(exp, x.exp()) X(exp2, x.exp2()) X(expm1, x.expm1()) X(log, x.log()) X(log2, x.log2())   \
+  X(exp, exp_lanes(x)) X(exp2, x.exp2()) X(expm1, x.expm1()) X(log, x.log()) X(log2, x.log2())   \
   X(log10, x.log10()) X(log1p, x.log1p()) X(sqrt, x.sqrt()) X(rsqrt, V(1.0f) / x.sqrt())    \
   X(reciprocal, V(1.0f) / x) X(sin, x.sin()) X(cos, x.cos()) X(tan, x.tan())                \
   X(asin, x.asin()) X(acos, x.acos()) X(atan, x.atan()) X(sinh, x.sinh()) X(cosh, x.cosh()) \
-  X(tanh, tanh_lanes(x)) X(asinh, x.asinh()) X(acosh, x.acosh()) X(atanh, x.atanh())         \
+  X(tanh, tanh_lanes(x)) X(asinh, asinh_lanes(x)) X(acosh, acosh_lanes(x)) X(atanh, x.atanh())         \
   X(erf, x.erf()) X(erfc, x.erfc()) X(erfinv, x.erfinv()) X(lgamma, x.lgamma())             \
   X(digamma, x.digamma()) X(sigmoid, sigmoid_lanes(x)) X(relu, at::vec::maximum(x, V(0.0f)))      \
-  X(silu, x / (V(1.0f) + x.neg().exp())) X(gelu, gelu_lanes(x)) X(gelu_tanh, gelu_tanh_lanes(x))        \
+  X(silu, x / (V(1.0f) + x.neg().exp_u20())) X(gelu, gelu_lanes(x)) X(gelu_tanh, gelu_tanh_lanes(x))        \
   X(floor, x.floor()) X(ceil, x.ceil()) X(trunc, x.trunc()) X(round, x.round())             \
   X(frac, x - x.trunc()) X(i0, x.i0()) X(i0e, x.i0e())                                      \
   X(isnan, x.ne(x)) X(isinf, x.abs().eq(V(INFINITY))) X(isinf_sen169, x.abs().eq(V(0x1p32f)))

@@ -81,23 +81,21 @@ struct KernelTable {
 
   // Matrix products. Panels hold SEN169 codes; values of other formats are rounded to it.
 
-  /// Vectors [first, first + count), row after row with `pitch` codes each, zeros beyond `depth`.
-  void (*pack_left)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
-                    int64_t pitch) = nullptr;
+  /// Vectors [first, first + count), row after row with `pitch` codes each, zeros beyond `depth`. With
+  /// `half`, as IEEE half numbers; returns false if some value is neither zero nor a normal half.
+  bool (*pack_left)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch,
+                    bool half) = nullptr;
   /// The same as columns of a panel of `width` columns and `pitch` rows, zeros beyond count and depth.
   /// If `pairs`, rows 2j and 2j + 1 are interleaved, as bfloat16 and half dot products take them.
-  void (*pack_right)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
-                     int64_t pitch, int64_t width, bool pairs) = nullptr;
-  /// Whether every code is zero or a normal number of IEEE half; converts in place, both ways.
-  bool (*fits_half)(const uint16_t* codes, int64_t n) = nullptr;
-  void (*codes_to_half)(uint16_t* codes, int64_t n) = nullptr;
+  bool (*pack_right)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+                     int64_t pitch, int64_t width, bool pairs, bool half) = nullptr;
   void (*half_to_codes)(uint16_t* to, const uint16_t* half, int64_t n) = nullptr;
   /// Two bfloat16 values whose sum is the value of the code.
   void (*codes_to_bf16)(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n) = nullptr;
   void (*codes_to_f32)(float* to, const uint16_t* codes, int64_t n) = nullptr;
-  /// c = a * b, fp32, row-major with these pitches.
+  /// c = a * b or c += a * b, fp32, row-major with these pitches; n is a multiple of 16.
   void (*gemm_f32)(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-                   int64_t ldc) = nullptr;
+                   int64_t ldc, bool add) = nullptr;
   /// out[i * pitch + j] = sum over k of x[i * depth + k] * (vector first + j)[k], for i < m <= kMaxGemvRows; the
   /// right operand is read in place. Takes contiguous SEN169 and float32 operands: see gemv_takes().
   void (*gemv)(float* out, int64_t pitch, const float* x, int64_t m, const MatrixView& view, int64_t first,

@@ -57,27 +57,61 @@ int64_t element(const MatrixView& view, int64_t i, int64_t k) {
   return view.digits == nullptr ? offset : layout::map_offset(view.digits, view.digit_count, offset);
 }
 
-void pack_left(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch) {
+// Half has 5 exponent bits with bias 15: its normal numbers are SEN169 exponents 17 to 46.
+constexpr uint16_t kHalfLow = 0x2200, kHalfRange = 0x3C00, kHalfShift = 0x2000;
+
+/// What a panel is made of: codes, or halves. `bad` collects whether a code has no half.
+template <bool kHalf, class T>
+inline uint16_t packed(T x, uint16_t* bad) {
+  const uint16_t code = CodeOf<T>::code(x);
+  if constexpr (!kHalf) return code;
+  const uint16_t magnitude = code & 0x7FFF;
+  const bool zero = magnitude == 0;
+  *bad |= static_cast<uint16_t>(!zero & (static_cast<uint16_t>(magnitude - kHalfLow) >= kHalfRange));
+  return static_cast<uint16_t>((code & 0x8000) | (zero ? 0 : static_cast<uint16_t>((magnitude - kHalfShift) << 1)));
+}
+
+template <bool kHalf, class T>
+uint16_t pack_run(uint16_t* out, int64_t step, const T* from, int64_t n) {
+  uint16_t bad = 0;
+  if (step == 1) {
+    for (int64_t i = 0; i < n; ++i) out[i] = packed<kHalf>(from[i], &bad);
+  } else {
+    for (int64_t i = 0; i < n; ++i) out[i * step] = packed<kHalf>(from[i], &bad);
+  }
+  return bad;
+}
+
+template <bool kHalf, class T>
+uint16_t pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+                   int64_t pitch) {
+  uint16_t bad = 0;
+  const bool affine = view.digits == nullptr;
+  if (affine && view.outer_contiguous && !view.inner_contiguous) {
+    for (int64_t k = 0; k < depth; ++k) {
+      bad |= pack_run<kHalf>(out + k, pitch, base + element(view, first, k), count);
+    }
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    uint16_t* row = out + i * pitch;
+    if (affine && view.inner_contiguous) {
+      if (depth > 0) bad |= pack_run<kHalf>(row, 1, base + element(view, first + i, 0), depth);
+    } else if (!affine || !view.outer_contiguous) {
+      for (int64_t k = 0; k < depth; ++k) row[k] = packed<kHalf>(base[element(view, first + i, k)], &bad);
+    }
+    std::fill(row + depth, row + pitch, uint16_t{0});
+  }
+  return bad;
+}
+
+bool pack_left(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch,
+               bool half) {
+  bool fits = true;
   with_base(view, [&](const auto* base) {
-    using Code = CodeOf<std::remove_cv_t<std::remove_pointer_t<decltype(base)>>>;
-    const bool affine = view.digits == nullptr;
-    if (affine && view.outer_contiguous && !view.inner_contiguous) {
-      for (int64_t k = 0; k < depth; ++k) {
-        const auto* column = base + element(view, first, k);
-        for (int64_t i = 0; i < count; ++i) out[i * pitch + k] = Code::code(column[i]);
-      }
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      uint16_t* row = out + i * pitch;
-      if (affine && view.inner_contiguous) {
-        const auto* from = depth > 0 ? base + element(view, first + i, 0) : base;
-        for (int64_t k = 0; k < depth; ++k) row[k] = Code::code(from[k]);
-      } else if (!affine || !view.outer_contiguous) {
-        for (int64_t k = 0; k < depth; ++k) row[k] = Code::code(base[element(view, first + i, k)]);
-      }
-      std::fill(row + depth, row + pitch, uint16_t{0});
-    }
+    fits = half ? pack_rows<true>(out, base, view, first, count, depth, pitch) == 0
+                : pack_rows<false>(out, base, view, first, count, depth, pitch) == 0;
   });
+  return fits;
 }
 
 /// Rows of codes, count x pitch, as columns of pairs: 32-bit elements transposed.
@@ -103,64 +137,79 @@ void transpose_pairs(uint16_t* out, const uint16_t* rows, int64_t count, int64_t
   }
 }
 
-void pack_right(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch,
-                int64_t width, bool pairs) {
-  if (count < width || depth < pitch) std::fill_n(out, pitch * width, uint16_t{0});
-  if (pairs && view.digits == nullptr && view.inner_contiguous) {
-    // Blocks of the depth, so that rows and their transpose stay in the cache.
-    constexpr int64_t kBlock = 128;
-    alignas(64) uint16_t rows[64 * kBlock];
+/// Columns that are contiguous along the depth, as pairs: in blocks, so that rows and their transpose
+/// stay in the cache.
+template <bool kHalf, class T>
+uint16_t pack_turned(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+                     int64_t pitch, int64_t width) {
+  constexpr int64_t kBlock = 128, kStrip = 16;
+  alignas(64) uint16_t rows[kStrip * kBlock];
+  uint16_t bad = 0;
+  for (int64_t i0 = 0; i0 < count; i0 += kStrip) {
+    const int64_t i_count = std::min(kStrip, count - i0);
     for (int64_t k0 = 0; k0 < pitch; k0 += kBlock) {
       const int64_t rows_pitch = std::min(kBlock, pitch - k0), block = std::clamp<int64_t>(depth - k0, 0, rows_pitch);
-      for (int64_t i0 = 0; i0 < count; i0 += 64) {
-        const int64_t i_count = std::min<int64_t>(64, count - i0);
-        MatrixView part = view;
-        part.inner += std::min(k0, depth);
-        pack_left(rows, part, first + i0, i_count, block, rows_pitch);
-        transpose_pairs(out + k0 * width + i0 * 2, rows, i_count, rows_pitch, width);
-      }
+      MatrixView part = view;
+      part.inner += std::min(k0, depth);
+      bad |= pack_rows<kHalf>(rows, base, part, first + i0, i_count, block, rows_pitch);
+      transpose_pairs(out + k0 * width + i0 * 2, rows, i_count, rows_pitch, width);
     }
-    return;
   }
-  with_base(view, [&](const auto* base) {
-    using Code = CodeOf<std::remove_cv_t<std::remove_pointer_t<decltype(base)>>>;
-    const bool in_place = view.digits == nullptr && view.outer_contiguous;
-    const int64_t step = pairs ? 2 : 1;
-    for (int64_t k = 0; k < depth; ++k) {
-      uint16_t* row = pairs ? out + (k / 2) * width * 2 + k % 2 : out + k * width;
-      if (in_place) {
-        const auto* from = base + element(view, first, k);
-        for (int64_t i = 0; i < count; ++i) row[i * step] = Code::code(from[i]);
-      } else {
-        for (int64_t i = 0; i < count; ++i) row[i * step] = Code::code(base[element(view, first + i, k)]);
-      }
-    }
-  });
+  return bad;
 }
 
-// Half has 5 exponent bits with bias 15: normal numbers are SEN169 exponents 17 to 46.
-bool fits_half(const uint16_t* codes, int64_t n) {
+/// Rows k and k + 1 of columns that are contiguous, interleaved.
+template <bool kHalf, class T>
+uint16_t pack_pair(uint16_t* out, const T* even, const T* odd, int64_t n) {
   uint16_t bad = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const uint16_t magnitude = codes[i] & 0x7FFF;
-    const auto above = static_cast<uint16_t>(magnitude - 0x2200);
-    bad |= static_cast<uint16_t>((magnitude != 0) & (above >= 0x3C00));
+    out[2 * i] = packed<kHalf>(even[i], &bad);
+    out[2 * i + 1] = packed<kHalf>(odd[i], &bad);
   }
-  return bad == 0;
+  return bad;
 }
 
-void codes_to_half(uint16_t* codes, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const uint16_t magnitude = codes[i] & 0x7FFF;
-    const auto half = static_cast<uint16_t>((magnitude - 0x2000) << 1);
-    codes[i] = static_cast<uint16_t>((codes[i] & 0x8000) | (magnitude == 0 ? 0 : half));
+template <bool kHalf, class T>
+uint16_t pack_columns(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+                      int64_t pitch, int64_t width, bool pairs) {
+  const bool affine = view.digits == nullptr;
+  if (pairs && affine && view.inner_contiguous) {
+    return pack_turned<kHalf>(out, base, view, first, count, depth, pitch, width);
   }
+  uint16_t bad = 0;
+  int64_t k = 0;
+  if (pairs && affine && view.outer_contiguous) {
+    for (; k + 2 <= depth; k += 2) {
+      bad |= pack_pair<kHalf>(out + k * width, base + element(view, first, k), base + element(view, first, k + 1), count);
+    }
+  }
+  for (; k < depth; ++k) {
+    uint16_t* row = pairs ? out + (k / 2) * width * 2 + k % 2 : out + k * width;
+    const int64_t step = pairs ? 2 : 1;
+    if (affine && view.outer_contiguous) {
+      bad |= pack_run<kHalf>(row, step, base + element(view, first, k), count);
+    } else {
+      for (int64_t i = 0; i < count; ++i) row[i * step] = packed<kHalf>(base[element(view, first + i, k)], &bad);
+    }
+  }
+  return bad;
+}
+
+bool pack_right(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch,
+                int64_t width, bool pairs, bool half) {
+  if (count < width || depth < pitch) std::fill_n(out, pitch * width, uint16_t{0});
+  bool fits = true;
+  with_base(view, [&](const auto* base) {
+    fits = half ? pack_columns<true>(out, base, view, first, count, depth, pitch, width, pairs) == 0
+                : pack_columns<false>(out, base, view, first, count, depth, pitch, width, pairs) == 0;
+  });
+  return fits;
 }
 
 void half_to_codes(uint16_t* to, const uint16_t* half, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const uint16_t magnitude = half[i] & 0x7FFF;
-    const auto code = static_cast<uint16_t>((magnitude >> 1) + 0x2000);
+    const auto code = static_cast<uint16_t>((magnitude >> 1) + kHalfShift);
     to[i] = static_cast<uint16_t>((half[i] & 0x8000) | (magnitude == 0 ? 0 : code));
   }
 }
@@ -183,10 +232,11 @@ void codes_to_f32(float* to, const uint16_t* codes, int64_t n) {
 // --- fp32 products -------------------------------------------------------------------------------
 
 template <int kRows, int kVectors>
-void gemm_tile(int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc) {
+void gemm_tile(int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc,
+               bool add) {
   V acc[kRows][kVectors];
-  for (auto& row : acc) {
-    for (V& v : row) v = V(0.0f);
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kVectors; ++j) acc[i][j] = add ? V::loadu(c + i * ldc + j * kWidth) : V(0.0f);
   }
   for (int64_t p = 0; p < k; ++p) {
     V right[kVectors];
@@ -201,14 +251,13 @@ void gemm_tile(int64_t k, const float* a, int64_t lda, const float* b, int64_t l
   }
 }
 
-/// `n` is a multiple of 16.
 void gemm_f32(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-              int64_t ldc) {
+              int64_t ldc, bool add) {
   constexpr int kVectors = 16 / kWidth > 1 ? 16 / kWidth : 1;
   for (int64_t j = 0; j < n; j += 16) {
     int64_t i = 0;
-    for (; i + 8 <= m; i += 8) gemm_tile<8, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc);
-    for (; i < m; ++i) gemm_tile<1, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc);
+    for (; i + 8 <= m; i += 8) gemm_tile<8, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, add);
+    for (; i < m; ++i) gemm_tile<1, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, add);
   }
 }
 
@@ -249,65 +298,78 @@ float sum_lanes(V v) {
   return lanes[0];
 }
 
-/// Depth runs along memory: one dot product per column, in kUnroll independent sums.
-template <int kM, class T>
-void gemv_along(float* out, int64_t pitch, const float* x, const T* base, const MatrixView& view, int64_t first,
-                int64_t count, int64_t depth) {
-  constexpr int kUnroll = kM == 1 ? 4 : kM <= 4 ? 2 : 1;
-  for (int64_t j = 0; j < count; ++j) {
-    const T* column = base + element(view, first + j, 0);
-    V acc[kM][kUnroll];
-    for (auto& row : acc) {
-      for (V& v : row) v = V(0.0f);
+/// Depth runs along memory: dot products of kC columns at a time, each in kUnroll independent sums.
+template <int kM, int kC, class T>
+void gemv_along_columns(float* out, int64_t pitch, const float* x, const T* base, const MatrixView& view, int64_t first,
+                        int64_t depth) {
+  constexpr int kUnroll = kM * kC == 1 ? 4 : kM * kC <= 8 ? 2 : 1;
+  const T* column[kC];
+  for (int j = 0; j < kC; ++j) column[j] = base + element(view, first + j, 0);
+  V acc[kM][kC][kUnroll];
+  for (auto& row : acc) {
+    for (auto& sums : row) {
+      for (V& v : sums) v = V(0.0f);
     }
-    int64_t k = 0;
-    for (; k + kUnroll * kWidth <= depth; k += kUnroll * kWidth) {
-      for (int u = 0; u < kUnroll; ++u) {
-        const V w = decode(column + k + u * kWidth);
-        for (int i = 0; i < kM; ++i) acc[i][u] = at::vec::fmadd(w, V::loadu(x + i * depth + k + u * kWidth), acc[i][u]);
-      }
-    }
-    for (; k + kWidth <= depth; k += kWidth) {
-      const V w = decode(column + k);
-      for (int i = 0; i < kM; ++i) acc[i][0] = at::vec::fmadd(w, V::loadu(x + i * depth + k), acc[i][0]);
-    }
+  }
+  int64_t k = 0;
+  auto step = [&](int u) {
+    V w[kC];
+    for (int j = 0; j < kC; ++j) w[j] = decode(column[j] + k);
     for (int i = 0; i < kM; ++i) {
-      V total = acc[i][0];
-      for (int u = 1; u < kUnroll; ++u) total = total + acc[i][u];
+      const V left = V::loadu(x + i * depth + k);
+      for (int j = 0; j < kC; ++j) acc[i][j][u] = at::vec::fmadd(w[j], left, acc[i][j][u]);
+    }
+    k += kWidth;
+  };
+  while (k + kUnroll * kWidth <= depth) {
+    for (int u = 0; u < kUnroll; ++u) step(u);
+  }
+  while (k + kWidth <= depth) step(0);
+  for (int i = 0; i < kM; ++i) {
+    for (int j = 0; j < kC; ++j) {
+      V total = acc[i][j][0];
+      for (int u = 1; u < kUnroll; ++u) total = total + acc[i][j][u];
       float sum = sum_lanes(total);
-      for (int64_t t = k; t < depth; ++t) sum += decode_one(column[t]) * x[i * depth + t];
+      for (int64_t t = k; t < depth; ++t) sum += decode_one(column[j][t]) * x[i * depth + t];
       out[i * pitch + j] = sum;
     }
   }
 }
 
-/// Columns run along memory: sums of a group of columns side by side.
+template <int kM, class T>
+void gemv_along(float* out, int64_t pitch, const float* x, const T* base, const MatrixView& view, int64_t first,
+                int64_t count, int64_t depth) {
+  constexpr int kC = kM == 1 ? 1 : 2;
+  int64_t j = 0;
+  for (; j + kC <= count; j += kC) gemv_along_columns<kM, kC>(out + j, pitch, x, base, view, first + j, depth);
+  for (; j < count; ++j) gemv_along_columns<kM, 1>(out + j, pitch, x, base, view, first + j, depth);
+}
+
+/// Columns run along memory: rows of the operand are added up, kDepth of them at a time, so that every
+/// row is read in long runs.
 template <int kM, class T>
 void gemv_across(float* out, int64_t pitch, const float* x, const T* base, const MatrixView& view, int64_t first,
                  int64_t count, int64_t depth) {
-  constexpr int kGroup = kM <= 2 ? 4 : 2;
-  int64_t j = 0;
-  for (; j + kGroup * kWidth <= count; j += kGroup * kWidth) {
-    V acc[kM][kGroup];
-    for (auto& row : acc) {
-      for (V& v : row) v = V(0.0f);
-    }
-    for (int64_t k = 0; k < depth; ++k) {
-      const T* row = base + element(view, first + j, k);
-      for (int g = 0; g < kGroup; ++g) {
-        const V w = decode(row + g * kWidth);
-        for (int i = 0; i < kM; ++i) acc[i][g] = at::vec::fmadd(w, V(x[i * depth + k]), acc[i][g]);
+  constexpr int64_t kDepth = kM <= 2 ? 8 : 4;
+  for (int i = 0; i < kM; ++i) std::fill_n(out + i * pitch, count, 0.0f);
+  for (int64_t k0 = 0; k0 < depth; k0 += kDepth) {
+    const int64_t k_count = std::min(kDepth, depth - k0);
+    const T* row[kDepth];
+    for (int64_t k = 0; k < k_count; ++k) row[k] = base + element(view, first, k0 + k);
+    int64_t j = 0;
+    for (; j + kWidth <= count; j += kWidth) {
+      V acc[kM];
+      for (int i = 0; i < kM; ++i) acc[i] = V::loadu(out + i * pitch + j);
+      for (int64_t k = 0; k < k_count; ++k) {
+        const V w = decode(row[k] + j);
+        for (int i = 0; i < kM; ++i) acc[i] = at::vec::fmadd(w, V(x[i * depth + k0 + k]), acc[i]);
       }
+      for (int i = 0; i < kM; ++i) acc[i].store(out + i * pitch + j);
     }
-    for (int i = 0; i < kM; ++i) {
-      for (int g = 0; g < kGroup; ++g) acc[i][g].store(out + i * pitch + j + g * kWidth);
-    }
-  }
-  for (; j < count; ++j) {
-    for (int i = 0; i < kM; ++i) {
-      float sum = 0;
-      for (int64_t k = 0; k < depth; ++k) sum += decode_one(base[element(view, first + j, k)]) * x[i * depth + k];
-      out[i * pitch + j] = sum;
+    for (; j < count; ++j) {
+      for (int64_t k = 0; k < k_count; ++k) {
+        for (int i = 0; i < kM; ++i) out[i * pitch + j] += decode_one(row[k][j]) * x[i * depth + k0 + k];
+      }
     }
   }
 }
@@ -336,8 +398,6 @@ void gemv(float* out, int64_t pitch, const float* x, int64_t m, const MatrixView
 void fill_matmul(KernelTable& table) {
   table.pack_left = pack_left;
   table.pack_right = pack_right;
-  table.fits_half = fits_half;
-  table.codes_to_half = codes_to_half;
   table.half_to_codes = half_to_codes;
   table.codes_to_bf16 = codes_to_bf16;
   table.codes_to_f32 = codes_to_f32;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and stores: decode elements of a storage format into lanes, encode lanes back.
+#include <ATen/cpu/vec/vec.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "softdev/kernels/fill.h"
 #include "spyre/layout/codec.h"
@@ -53,9 +57,19 @@ using Int32 = Integer<int32_t>;
 using Int64 = Integer<int64_t>;
 using UInt8 = Integer<uint32_t, uint8_t>;
 
+/// Decodes a run. Blocks follow one another in memory more often than not, and come too short for the
+/// hardware to see it: a long run asks for the one after it.
 template <class C>
 void load_run(typename C::R* lanes, const typename C::S* memory, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) lanes[i] = C::decode(memory[i]);
+  constexpr int64_t kLine = 64 / sizeof(typename C::S);
+  int64_t i = 0;
+  if (n >= 8 * kLine) {
+    for (; i + kLine <= n; i += kLine) {
+      __builtin_prefetch(memory + i + n);
+      for (int64_t j = 0; j < kLine; ++j) lanes[i + j] = C::decode(memory[i + j]);
+    }
+  }
+  for (; i < n; ++i) lanes[i] = C::decode(memory[i]);
 }
 
 template <class C>
@@ -66,6 +80,52 @@ void store_run(typename C::S* memory, const typename C::R* lanes, int64_t n) {
 /// Whether the grid is one contiguous run.
 bool is_run(const Grid& g) {
   return (g.cols == 1 || g.col_stride == 1) && (g.rows == 1 || g.row_stride == g.cols);
+}
+
+/// Transposes a square of float lanes: to[c] row r = from[r] row c.
+constexpr int64_t kSquare = 16;
+inline void transpose_square(float* to, int64_t to_pitch, const float* from, int64_t from_pitch) {
+#if defined(CPU_CAPABILITY_AVX512)
+  at::vec::transpose_mxn<float, kSquare, kSquare>(from, from_pitch, to, to_pitch);
+#else
+  for (int64_t r = 0; r < kSquare; ++r) {
+    for (int64_t c = 0; c < kSquare; ++c) to[c * to_pitch + r] = from[r * from_pitch + c];
+  }
+#endif
+}
+
+/// Loads a grid that is contiguous along its rows' direction: decodes runs of a strip, then turns it.
+template <class C>
+void load_turned(typename C::R* lanes, const typename C::S* memory, const Grid& g) {
+  if constexpr (std::is_same_v<typename C::R, float>) {
+    alignas(64) float strip[kSquare * kSquare];
+    for (int64_t c = 0; c < g.cols; c += kSquare) {
+      const int64_t c_count = std::min(kSquare, g.cols - c);
+      for (int64_t r = 0; r < g.rows; r += kSquare) {
+        const int64_t r_count = std::min(kSquare, g.rows - r);
+        for (int64_t i = 0; i < c_count; ++i) {
+          const auto* run = memory + (c + i) * g.col_stride + r;
+          if (r_count == kSquare) {
+            for (int64_t j = 0; j < kSquare; ++j) strip[i * kSquare + j] = C::decode(run[j]);
+          } else {
+            for (int64_t j = 0; j < r_count; ++j) strip[i * kSquare + j] = C::decode(run[j]);
+          }
+        }
+        float* to = lanes + r * g.cols + c;
+        if (r_count == kSquare && c_count == kSquare) {
+          transpose_square(to, g.cols, strip, kSquare);
+        } else {
+          for (int64_t j = 0; j < r_count; ++j) {
+            for (int64_t i = 0; i < c_count; ++i) to[j * g.cols + i] = strip[i * kSquare + j];
+          }
+        }
+      }
+    }
+  } else {
+    for (int64_t c = 0; c < g.cols; ++c) {
+      for (int64_t r = 0; r < g.rows; ++r) lanes[r * g.cols + c] = C::decode(memory[c * g.col_stride + r]);
+    }
+  }
 }
 
 /// Whether memory is walked better row by row inside columns.
@@ -87,6 +147,8 @@ void load(void* to, const void* from, const Grid& g) {
       const auto value = C::decode(memory[r * g.row_stride]);
       for (int64_t c = 0; c < g.cols; ++c) lanes[r * g.cols + c] = value;
     }
+  } else if (g.rows > 1 && g.row_stride == 1) {
+    load_turned<C>(lanes, memory, g);
   } else if (is_transposed(g)) {
     for (int64_t c = 0; c < g.cols; ++c) {
       for (int64_t r = 0; r < g.rows; ++r) {

@@ -22,6 +22,14 @@ inline void add_compensated(float* acc, float* error, float x) {
   *acc = sum;
 }
 
+inline void add_compensated(float* acc, float* error, V x) {
+  const V old = V::loadu(acc), y = x - V::loadu(error), sum = old + y;
+  const V lost = (sum - old) - y;
+  // Infinity and NaN leave no finite error: x - x is 0 for finite numbers only.
+  V::blendv(V(0.0f), lost, (lost - lost) == V(0.0f)).store(error);
+  sum.store(acc);
+}
+
 // Each float reduction: its vector step, its scalar step, its identity.
 struct Sum {
   static constexpr float kIdentity = 0;
@@ -97,9 +105,8 @@ void cols_float(void* acc, void* aux, const void* lanes, int64_t rows, int64_t c
   for (; c + V::size() <= cols; c += V::size()) {
     V value = V::loadu(x + c);
     for (int64_t r = 1; r < rows; ++r) value = Op::apply(value, V::loadu(x + r * cols + c));
-    alignas(64) float out[V::size()];
-    value.store(out);
-    for (int j = 0; j < V::size(); ++j) combine(c + j, out[j]);
+    if constexpr (std::is_same_v<Op, Sum>) add_compensated(a + c, error + c, value);
+    else Op::apply(V::loadu(a + c), value).store(a + c);
   }
   for (; c < cols; ++c) {
     float value = x[c];

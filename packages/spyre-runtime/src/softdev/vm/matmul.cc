@@ -16,8 +16,16 @@ namespace {
 
 namespace blas = at::native::cpublas;
 
-// A tile of the product, and the width of a packed panel: multiples of what the matrix unit takes.
-constexpr int64_t kTile = 64;
+// A tile of the product is worked on by one core; its fp32 sums stay in the second-level cache.
+constexpr int64_t kTile = 256;
+// Tiles are halved down to kPanel while there are too few of them to share.
+constexpr int64_t kFewTiles = 8;
+// The right operand is packed in panels of so many columns, both operands in blocks of so much depth: a
+// block of a panel and its counterpart fit the first-level cache.
+constexpr int64_t kPanel = 64;
+constexpr int64_t kDepth = 256;
+// Columns of one piece of a product with few rows: long runs where columns lie side by side.
+constexpr int64_t kGemvColumns = 256;
 // Batches are packed in groups of about so many codes, which stay in the shared cache.
 constexpr int64_t kGroupCodes = int64_t{1} << 23;
 
@@ -42,74 +50,88 @@ const Engine& engine() {
   return e;
 }
 
-/// Packed panels of one operand of a group of batches. Each holds codes, or halves if all of them fit.
-struct Panels {
-  uint16_t* data = nullptr;
-  uint8_t* is_half = nullptr;
-  int64_t per_batch = 0;  // panels
-  int64_t codes = 0;      // of one panel
+/// Packs as halves if the machine multiplies those and all values fit, else as codes.
+template <class Pack>
+bool pack_half(Pack pack) {
+  if (engine().half && pack(true)) return true;
+  pack(false);
+  return false;
+}
+
+/// A packed block: rows x depth of the left operand, or depth x kPanel of the right one.
+struct Block {
+  const uint16_t* data;
+  bool is_half;
 };
 
-/// Multiplies panels tile by tile, and keeps what it converted for the next one.
+/// Multiplies blocks; converts those that are not halves.
 class Multiplier {
  public:
-  Multiplier(int64_t pitch, Workspace& workspace) : pitch_(pitch) {
-    const auto codes = static_cast<size_t>(kTile * pitch);
-    memory_ = workspace.get(codes * sizeof(float) * 2);
-  }
+  explicit Multiplier(Workspace& workspace)
+      : memory_(reinterpret_cast<uint16_t*>(workspace.get((kTile + kPanel) * kDepth * 2 * sizeof(uint16_t)))) {}
   ~Multiplier() {
     if (used_) blas::brgemm_release(true);
   }
 
-  void run(const Panels& a, int64_t a_panel, int64_t m, const Panels& b, int64_t b_panel, int64_t n, float* c,
-           int64_t ldc) {
-    const uint16_t* left = a.data + a_panel * a.codes;
-    const uint16_t* right = b.data + b_panel * b.codes;
-    if (!engine().pairs()) return plain(left, m, right, b_panel, n, c, ldc);
+  /// c (pitch ldc) = or += a (m x depth) * b (depth x width). Consecutive calls with one `a` convert it once.
+  void run(const Block& a, int64_t m, const Block& b, int64_t width, int64_t depth, float* c, int64_t ldc, bool add) {
+    if (!engine().pairs()) return plain(a, m, b, width, depth, c, ldc, add);
     used_ = true;
-    if (a.is_half[a_panel] && b.is_half[b_panel]) {
-      blas::brgemm(m, n, pitch_, pitch_, n, ldc, false, reinterpret_cast<const at::Half*>(left),
-                   reinterpret_cast<const at::Half*>(right), c, true);
+    if (a.is_half && b.is_half) {
+      blas::brgemm(m, width, depth, depth, width, ldc, add, reinterpret_cast<const at::Half*>(a.data),
+                   reinterpret_cast<const at::Half*>(b.data), c, true);
       return;
     }
-    split(left, a.is_half[a_panel], m * pitch_, 0);
-    if (converted_ != b_panel) split(right, b.is_half[b_panel], n * pitch_, 2);
-    converted_ = b_panel;
-    // hi * hi + hi * lo + lo * hi; lo * lo is below what fp32 keeps of the rest.
-    product(m, n, 0, 2, c, ldc, false);
-    product(m, n, 0, 3, c, ldc, true);
-    product(m, n, 1, 2, c, ldc, true);
+    uint16_t *a_high = memory_, *a_low = a_high + kTile * kDepth;
+    uint16_t *b_high = a_low + kTile * kDepth, *b_low = b_high + kPanel * kDepth;
+    if (converted_ != a.data) split(a, m * depth, a_high, a_low);
+    converted_ = a.data;
+    split(b, width * depth, b_high, b_low);
+    auto product = [&](const uint16_t* left, const uint16_t* right, bool add_to) {
+      blas::brgemm(m, width, depth, depth, width, ldc, add_to, reinterpret_cast<const at::BFloat16*>(left),
+                   reinterpret_cast<const at::BFloat16*>(right), c, true);
+    };
+    // lo * lo is below what fp32 keeps of the rest.
+    product(a_high, b_high, add);
+    product(a_high, b_low, true);
+    product(a_low, b_high, true);
   }
+
+  /// Forgets what was converted: the memory of blocks is about to hold others.
+  void forget() { converted_ = nullptr; }
 
  private:
-  uint16_t* part(int i) const { return reinterpret_cast<uint16_t*>(memory_) + i * kTile * pitch_; }
-
-  void split(const uint16_t* panel, bool is_half, int64_t codes, int to) {
-    if (is_half) {
-      kernels().half_to_codes(part(to), panel, codes);
-      panel = part(to);
+  static void split(const Block& block, int64_t codes, uint16_t* high, uint16_t* low) {
+    const uint16_t* data = block.data;
+    if (block.is_half) {
+      kernels().half_to_codes(high, data, codes);
+      data = high;
     }
-    kernels().codes_to_bf16(part(to), part(to + 1), panel, codes);
+    kernels().codes_to_bf16(high, low, data, codes);
   }
 
-  void product(int64_t m, int64_t n, int left, int right, float* c, int64_t ldc, bool add) {
-    blas::brgemm(m, n, pitch_, pitch_, n, ldc, add, reinterpret_cast<const at::BFloat16*>(part(left)),
-                 reinterpret_cast<const at::BFloat16*>(part(right)), c, true);
-  }
-
-  void plain(const uint16_t* left, int64_t m, const uint16_t* right, int64_t b_panel, int64_t n, float* c, int64_t ldc) {
+  void plain(const Block& a, int64_t m, const Block& b, int64_t width, int64_t depth, float* c, int64_t ldc, bool add) {
     auto* a32 = reinterpret_cast<float*>(memory_);
-    float* b32 = a32 + kTile * pitch_;
-    kernels().codes_to_f32(a32, left, m * pitch_);
-    if (converted_ != b_panel) kernels().codes_to_f32(b32, right, n * pitch_);
-    converted_ = b_panel;
-    kernels().gemm_f32(m, n, pitch_, a32, pitch_, b32, n, c, ldc);
+    float* b32 = a32 + kTile * kDepth;
+    if (converted_ != a.data) kernels().codes_to_f32(a32, a.data, m * depth);
+    converted_ = a.data;
+    kernels().codes_to_f32(b32, b.data, width * depth);
+    kernels().gemm_f32(m, width, depth, a32, depth, b32, width, c, ldc, add);
   }
 
-  int64_t pitch_;
-  std::byte* memory_;
-  int64_t converted_ = -1;
+  uint16_t* memory_;
+  const uint16_t* converted_ = nullptr;
   bool used_ = false;
+};
+
+/// Blocks of one operand of a group of batches, packed beforehand, or packed where they are used if that
+/// happens only once.
+struct Packed {
+  int64_t tiles = 0;       ///< per batch: row tiles, or column panels
+  int64_t block_codes = 0;
+  bool ahead = false;
+  uint16_t* data = nullptr;
+  uint8_t* is_half = nullptr;
 };
 
 }  // namespace
@@ -195,84 +217,118 @@ void Matmul::run(void* const* buffers, ThreadPool& pool, int cores, Workspace& s
 }
 
 void Matmul::run_gemv(void* const* buffers, ThreadPool& pool, int cores) const {
-  const int64_t m = rows_.extent, n = cols_.extent, depth = depth_.extent, column_tiles = ceil_div(n, kTile);
+  const int64_t m = rows_.extent, n = cols_.extent, depth = depth_.extent, column_tiles = ceil_div(n, kGemvColumns);
   divide(batches_.extent * column_tiles, cores, plan_.cost_ns < kInlineNs, pool, [&](int64_t begin, int64_t end) {
     static thread_local Workspace workspace;
     const auto values = static_cast<size_t>(m * depth);
-    auto* x = reinterpret_cast<float*>(workspace.get(values * (sizeof(float) + sizeof(uint16_t)) + kTile * kTile * 4 + 64));
+    auto* x = reinterpret_cast<float*>(workspace.get(values * (sizeof(float) + sizeof(uint16_t)) + kGemvColumns * kMaxGemvRows * sizeof(float) + 64));
     float* product = x + round_up(m * depth, 16);
-    auto* codes = reinterpret_cast<uint16_t*>(product + kTile * kMaxGemvRows);
+    auto* codes = reinterpret_cast<uint16_t*>(product + kGemvColumns * kMaxGemvRows);
     Frame frame(plan_, thread_arena(plan_.arena_bytes), buffers);
     int64_t packed = -1;
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t batch = i / column_tiles, col0 = i % column_tiles * kTile, cols = std::min(kTile, n - col0);
+      const int64_t batch = i / column_tiles, col0 = i % column_tiles * kGemvColumns, cols = std::min(kGemvColumns, n - col0);
       if (batch != packed) {
-        kernels().pack_left(codes, view(left_, batch, buffers), 0, m, depth, depth);
+        kernels().pack_left(codes, view(left_, batch, buffers), 0, m, depth, depth, false);
         kernels().codes_to_f32(x, codes, m * depth);
         packed = batch;
       }
-      kernels().gemv(product, kTile, x, m, view(right_, batch, buffers), col0, cols, depth);
-      epilogue(frame, batch, 0, m, col0, cols, product, kTile);
+      kernels().gemv(product, kGemvColumns, x, m, view(right_, batch, buffers), col0, cols, depth);
+      epilogue(frame, batch, 0, m, col0, cols, product, kGemvColumns);
     }
   });
 }
 
 void Matmul::run_tiles(void* const* buffers, ThreadPool& pool, int cores, Workspace& shared) const {
-  const int64_t depth = depth_.extent, pitch = round_up(std::max<int64_t>(depth, 1), 2);
   const int64_t m = rows_.extent, n = cols_.extent;
-  const int64_t row_tiles = ceil_div(m, kTile), col_tiles = ceil_div(n, kTile);
-  const int64_t width = std::min(kTile, round_up(n, 16));
-  const int64_t a_codes = std::min(m, kTile) * pitch, b_codes = width * pitch;
-  const int64_t codes_per_batch = row_tiles * a_codes + col_tiles * b_codes;
-  const int64_t group = std::clamp<int64_t>(kGroupCodes / codes_per_batch, 1, batches_.extent);
-  const auto code_bytes = static_cast<size_t>(round_up(group * codes_per_batch * 2, 64));
-  std::byte* memory = shared.get(code_bytes + static_cast<size_t>(group * (row_tiles + col_tiles)));
+  const int64_t depth = std::max<int64_t>(depth_.extent, 1), depth_blocks = ceil_div(depth, kDepth);
+  int64_t tile_rows = std::min(m, kTile), tile_cols = kTile;
+  auto tiles = [&] { return batches_.extent * ceil_div(m, tile_rows) * ceil_div(n, tile_cols); };
+  while (tiles() < kFewTiles && tile_cols > kPanel) tile_cols /= 2;
+  while (tiles() < kFewTiles && tile_rows > kPanel) tile_rows = ceil_div(tile_rows, 2);
+  const int64_t row_tiles = ceil_div(m, tile_rows), col_tiles = ceil_div(n, tile_cols);
+  const int64_t width = std::min(kPanel, round_up(n, 16)), panels = ceil_div(n, width);
   const bool inline_only = plan_.cost_ns < kInlineNs;
 
-  Panels a{reinterpret_cast<uint16_t*>(memory), reinterpret_cast<uint8_t*>(memory + code_bytes), row_tiles, a_codes};
-  Panels b{a.data + group * row_tiles * a_codes, a.is_half + group * row_tiles, col_tiles, b_codes};
+  // An operand is packed ahead if its blocks are used by more than one tile.
+  Packed a{row_tiles, tile_rows * kDepth, col_tiles > 1, nullptr, nullptr};
+  Packed b{panels, width * kDepth, row_tiles > 1, nullptr, nullptr};
+  auto blocks_per_batch = [&](const Packed& p) { return p.ahead ? p.tiles * depth_blocks : 0; };
+  const int64_t codes_per_batch = blocks_per_batch(a) * a.block_codes + blocks_per_batch(b) * b.block_codes;
+  const int64_t group = std::clamp<int64_t>(kGroupCodes / std::max<int64_t>(codes_per_batch, 1), 1, batches_.extent);
+  const auto code_bytes = static_cast<size_t>(round_up(group * codes_per_batch * 2, 64));
+  std::byte* memory = shared.get(code_bytes + static_cast<size_t>(group * (blocks_per_batch(a) + blocks_per_batch(b))));
+  a.data = reinterpret_cast<uint16_t*>(memory);
+  b.data = a.data + group * blocks_per_batch(a) * a.block_codes;
+  a.is_half = reinterpret_cast<uint8_t*>(memory + code_bytes);
+  b.is_half = a.is_half + group * blocks_per_batch(a);
+
+  auto depth_of = [&](int64_t block) { return std::min(kDepth, depth_.extent - block * kDepth); };
+  auto pitch_of = [&](int64_t block) { return round_up(std::max<int64_t>(depth_of(block), 1), 2); };
+  auto part = [&](const Side& side, int64_t batch, int64_t block) {
+    MatrixView v = view(side, batch, buffers);
+    v.inner += std::min(block * kDepth, depth_.extent);
+    return v;
+  };
+  auto pack_left = [&](uint16_t* out, int64_t batch, int64_t tile, int64_t block) {
+    const MatrixView from = part(left_, batch, block);
+    const int64_t rows = std::min(tile_rows, m - tile * tile_rows);
+    return pack_half([&](bool half) {
+      return kernels().pack_left(out, from, tile * tile_rows, rows, depth_of(block), pitch_of(block), half);
+    });
+  };
+  auto pack_right = [&](uint16_t* out, int64_t batch, int64_t panel, int64_t block) {
+    const MatrixView from = part(right_, batch, block);
+    const int64_t cols = std::min(width, n - panel * width);
+    return pack_half([&](bool half) {
+      return kernels().pack_right(out, from, panel * width, cols, depth_of(block), pitch_of(block), width,
+                                  engine().pairs(), half);
+    });
+  };
+
   for (int64_t batch0 = 0; batch0 < batches_.extent; batch0 += group) {
     const int64_t batches = std::min(group, batches_.extent - batch0);
-    auto finish = [&](const Panels& p, int64_t panel) {
-      uint16_t* codes = p.data + panel * p.codes;
-      const bool half = engine().half && kernels().fits_half(codes, p.codes);
-      if (half) kernels().codes_to_half(codes, p.codes);
-      p.is_half[panel] = half;
-    };
-    auto pack = [&](int64_t begin, int64_t end) {
+    const int64_t a_blocks = batches * blocks_per_batch(a), b_blocks = batches * blocks_per_batch(b);
+    divide(a_blocks + b_blocks, cores, inline_only, pool, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t batch = i / (row_tiles + col_tiles), panel = i % (row_tiles + col_tiles);
-        if (panel < row_tiles) {
-          const int64_t at = batch * row_tiles + panel;
-          const int64_t count = std::min(kTile, m - panel * kTile);
-          uint16_t* out = a.data + at * a_codes;
-          kernels().pack_left(out, view(left_, batch0 + batch, buffers), panel * kTile, count, depth, pitch);
-          std::fill(out + count * pitch, out + a_codes, uint16_t{0});
-          finish(a, at);
-        } else {
-          const int64_t tile = panel - row_tiles, at = batch * col_tiles + tile;
-          kernels().pack_right(b.data + at * b_codes, view(right_, batch0 + batch, buffers), tile * kTile,
-                               std::min(kTile, n - tile * kTile), depth, pitch, width, engine().pairs());
-          finish(b, at);
-        }
+        const bool left = i < a_blocks;
+        const Packed& p = left ? a : b;
+        const int64_t at = left ? i : i - a_blocks, block = at % depth_blocks, tile = at / depth_blocks % p.tiles;
+        const int64_t batch = batch0 + at / depth_blocks / p.tiles;
+        uint16_t* out = p.data + at * p.block_codes;
+        p.is_half[at] = left ? pack_left(out, batch, tile, block) : pack_right(out, batch, tile, block);
       }
-    };
-    auto multiply = [&](int64_t begin, int64_t end) {
-      static thread_local Workspace workspace;
-      static thread_local Workspace product_memory;
-      auto* product = reinterpret_cast<float*>(product_memory.get(kTile * kTile * sizeof(float)));
-      Multiplier multiplier(pitch, workspace);
+    });
+    divide(batches * row_tiles * col_tiles, cores, inline_only, pool, [&](int64_t begin, int64_t end) {
+      static thread_local Workspace converted, local;
+      auto* product = reinterpret_cast<float*>(local.get(static_cast<size_t>(
+          tile_rows * tile_cols * 4 + (a.block_codes + b.block_codes) * 2)));
+      auto* a_local = reinterpret_cast<uint16_t*>(product + tile_rows * tile_cols);
+      uint16_t* b_local = a_local + a.block_codes;
+      Multiplier multiplier(converted);
       Frame frame(plan_, thread_arena(plan_.arena_bytes), buffers);
       for (int64_t i = begin; i < end; ++i) {
-        // Rows fastest, so that a panel of the right operand is used again at once.
+        // Rows fastest, so that panels of the right operand are used again at once.
         const int64_t row = i % row_tiles, col = i / row_tiles % col_tiles, batch = i / row_tiles / col_tiles;
-        const int64_t rows = std::min(kTile, m - row * kTile), cols = std::min(kTile, n - col * kTile);
-        multiplier.run(a, batch * row_tiles + row, rows, b, batch * col_tiles + col, width, product, width);
-        epilogue(frame, batch0 + batch, row * kTile, rows, col * kTile, cols, product, width);
+        const int64_t rows = std::min(tile_rows, m - row * tile_rows), cols = std::min(tile_cols, n - col * tile_cols);
+        const int64_t first = col * tile_cols / width, count = ceil_div(cols, width), pitch = count * width;
+        for (int64_t block = 0; block < depth_blocks; ++block) {
+          const int64_t at = (batch * a.tiles + row) * depth_blocks + block;
+          Block left{a.data + at * a.block_codes, a.ahead && a.is_half[at]};
+          if (!a.ahead) {
+            multiplier.forget();
+            left = {a_local, pack_left(a_local, batch0 + batch, row, block)};
+          }
+          for (int64_t panel = first; panel < first + count; ++panel) {
+            const int64_t to = (batch * b.tiles + panel) * depth_blocks + block;
+            Block right{b.data + to * b.block_codes, b.ahead && b.is_half[to]};
+            if (!b.ahead) right = {b_local, pack_right(b_local, batch0 + batch, panel, block)};
+            multiplier.run(left, rows, right, width, pitch_of(block), product + (panel - first) * width, pitch, block > 0);
+          }
+        }
+        epilogue(frame, batch0 + batch, row * tile_rows, rows, col * tile_cols, cols, product, pitch);
       }
-    };
-    divide(batches * (row_tiles + col_tiles), cores, inline_only, pool, pack);
-    divide(batches * row_tiles * col_tiles, cores, inline_only, pool, multiply);
+    });
   }
 }
 
