@@ -11,6 +11,9 @@
 namespace spyre::layout {
 namespace {
 
+// Host offsets stay below this, so that sums of a few of them stay within 64 bits.
+constexpr int64_t kLargestReach = int64_t{1} << 56;
+
 using detail::checked_add;
 using detail::checked_mul;
 
@@ -101,7 +104,12 @@ void push_dim(const HostDim& dim, std::vector<int64_t>* device_size,
 void push_sticks(const HostDim& dim, int64_t per_stick, std::vector<int64_t>* device_size,
                  std::vector<int64_t>* stride_map) {
   device_size->push_back(sticks_of(dim.size, per_stick));
-  stride_map->push_back(dim.size == 1 ? -1 : dim.stride * per_stick);
+  int64_t stride = -1;
+  if (dim.size != 1 && checked_mul(dim.stride, per_stick, &stride)) {
+    fail("host stride " + std::to_string(dim.stride) + " times the " + std::to_string(per_stick) +
+         " elements of a stick is more than a 64-bit integer counts");
+  }
+  stride_map->push_back(stride);
 }
 
 void push_lanes(const HostDim& dim, int64_t per_stick, std::vector<int64_t>* device_size,
@@ -144,6 +152,9 @@ Layout Layout::strided(const std::vector<int64_t>& size, const std::vector<int64
       fail("host strides " + format_list(strides) + " have a negative entry in dimension " +
            std::to_string(d) + "; a storage is laid out with strides of at least 0");
     }
+  }
+  if (empty && std::find(strides.begin(), strides.end(), 0) != strides.end()) {
+    host_strides = contiguous_strides(size);  // nothing is there for the zeros to repeat
   }
   if (!empty && strides != contiguous_strides(size)) {
     const int64_t span = span_of(size, strides);
@@ -212,6 +223,16 @@ Layout Layout::generic_stick(const std::vector<int64_t>& size, const std::vector
          "; name each once, and perhaps a trailing -1 for the sparse layout");
   }
 
+  for (size_t d = 0; d < size.size(); ++d) {
+    if (size[d] != 1 && strides[d] <= 0) {
+      fail(
+          "host strides " + format_list(strides) + " of size " + format_list(size) +
+          " have the entry " + std::to_string(strides[d]) + " in dimension " + std::to_string(d) +
+          "; a layout gives each element a place of its own, so strides must be positive: make the "
+          "tensor contiguous");
+    }
+  }
+
   // The stick of a sparse layout, and of a tensor without dimensions, is along a dimension of one.
   const auto host_dim = [&](int64_t dim) {
     return dim < 0 ? HostDim{1, 1} : HostDim{size[dim], strides[dim]};
@@ -225,15 +246,6 @@ Layout Layout::generic_stick(const std::vector<int64_t>& size, const std::vector
   push_sticks(stick, eps, &layout.device_size_, &layout.stride_map_);
   if (order.size() > 1) push_dim(host_dim(order[0]), &layout.device_size_, &layout.stride_map_);
   push_lanes(stick, eps, &layout.device_size_, &layout.stride_map_);
-  for (size_t d = 0; d < size.size(); ++d) {
-    if (size[d] > 1 && strides[d] <= 0) {
-      fail(
-          "host strides " + format_list(strides) + " of size " + format_list(size) +
-          " have the entry " + std::to_string(strides[d]) + " in dimension " + std::to_string(d) +
-          "; a layout gives each element a place of its own, so strides must be positive: make the "
-          "tensor contiguous");
-    }
-  }
   layout.finish();
   layout.set_host(size, strides, dtype);
   return layout;
@@ -307,9 +319,9 @@ void Layout::finish() {
     int64_t part = 0;
     if (stride_map_[k] > 0 && device_size_[k] > 0 &&
         (checked_mul(device_size_[k] - 1, stride_map_[k], &part) ||
-         checked_add(reach, part, &reach) || reach == std::numeric_limits<int64_t>::max())) {
+         checked_add(reach, part, &reach) || reach > kLargestReach)) {
       fail("stride_map " + format_list(stride_map_) + " of device_size " +
-           format_list(device_size_) + " reaches further than a 64-bit integer counts");
+           format_list(device_size_) + " reaches further than 2^56 elements");
     }
   }
   digits_.clear();
@@ -353,15 +365,18 @@ void Layout::finish() {
     Digit& outer = digits_[k - 1];
     const Digit& inner = digits_[k];
     const int64_t ratio = outer.divisor / inner.divisor;
-    if (ratio * inner.divisor == outer.divisor &&
-        ratio * inner.device_stride == outer.device_stride && inner.limit >= ratio) {
-      outer = {inner.divisor, inner.device_stride, outer.limit * ratio};
+    int64_t merged_stride = 0;
+    int64_t merged_limit = 0;
+    if (ratio * inner.divisor == outer.divisor && inner.limit >= ratio &&
+        !checked_mul(ratio, inner.device_stride, &merged_stride) &&
+        merged_stride == outer.device_stride && !checked_mul(outer.limit, ratio, &merged_limit)) {
+      outer = {inner.divisor, inner.device_stride, merged_limit};
       digits_.erase(digits_.begin() + static_cast<std::ptrdiff_t>(k));
     }
   }
   for (size_t k = 1; k < digits_.size(); ++k) {
     const Digit& digit = digits_[k];
-    const int64_t needed = (digits_[k - 1].divisor + digit.divisor - 1) / digit.divisor;
+    const int64_t needed = (digits_[k - 1].divisor - 1) / digit.divisor + 1;
     if (digit.limit < needed) dense_ = false;
   }
   if (!digits_.empty() && digits_.back().divisor != 1) dense_ = false;
@@ -395,10 +410,6 @@ void Layout::set_host(const std::vector<int64_t>& size, const std::vector<int64_
   host_dtype_ = dtype;
   host_numel_ = product(size);
   host_span_ = span;
-  if (!digits_.empty() &&
-      digits_.front().limit < (span + digits_.front().divisor - 1) / digits_.front().divisor) {
-    dense_ = false;
-  }
 }
 
 int64_t Layout::device_offset(int64_t host_offset) const {

@@ -141,7 +141,11 @@ def test_sizes_may_be_any_integers():
         ),
         ({"host_size": [4], "dtype": "float8_e5m2"}, ValueError, "float8_e5m2fnuz"),
         ({"host_size": [2**40, 2**40], "dtype": "float16"}, ValueError, "more elements than"),
-        ({"host_size": [2**62], "dtype": "float16"}, ValueError, "more bytes than|reaches further"),
+        (
+            {"host_size": [2**62], "dtype": "float16"},
+            ValueError,
+            "more (elements|bytes) than|further than",
+        ),
         ({"host_size": [2**70], "dtype": "float16"}, ValueError, "holds 1180591620717411303424"),
         (
             {"host_size": [4, 5], "host_strides": [1], "dtype": "float16", "dim_order": [0, 1]},
@@ -236,7 +240,7 @@ def test_sizes_may_be_any_integers():
         (
             {"device_size": [4, 64], "stride_map": [2**62, 1], "device_dtype": SEN169},
             ValueError,
-            "64-bit",
+            "further than 2.56 elements",
         ),
     ],
 )

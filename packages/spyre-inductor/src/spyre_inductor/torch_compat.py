@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from spyre_inductor import log
+
 DEVICE_TYPE = "spyre"
 
 # Inductor's defaults are for GPUs with small blocks; these are what the device's programs need.
@@ -163,6 +165,7 @@ def wrap_compile_fx(retry: Callable[..., Any]) -> None:
         # with patches, compile_fx calls itself by its global name: that is us again
         if getattr(_inside, "patched", False) or not uses_device(model_, example_inputs_):
             return original(model_, example_inputs_, inner_compile, config_patches, **kwargs)
+        log.setup()  # here, so that a bad setting is an error also when the cache has the graph
         patches = {**(config_patches or {}), **CONFIG_PATCHES}
         _inside.patched = True
         try:

@@ -68,6 +68,6 @@ def _keep_dynamo_out() -> None:
 
 
 def _register_interface() -> None:
-    from spyre_runtime.interface import register_interface
-
-    register_interface()
+    # The module registers at its end. No name is taken from it: when somebody imports it before
+    # Dynamo, this runs in the middle of that import.
+    import spyre_runtime.interface  # noqa: F401

@@ -12,7 +12,7 @@ from spyre_runtime import devices, memory, properties, streams
 from spyre_runtime._registration import DEVICE_NAME
 from spyre_runtime.properties import SpyreDeviceProperties
 
-__all__ = ["SpyreDeviceProperties", "SpyreInterface", "register_interface"]
+__all__ = ["SpyreDeviceProperties", "SpyreInterface"]
 
 
 class SpyreInterface(DeviceInterface):
@@ -101,8 +101,17 @@ _SUPPORTED_DTYPES = frozenset(
 )
 
 
-def register_interface() -> None:
+def _register() -> None:
     """Register the interface with Dynamo, for the device and for each index."""
     register_interface_for_device(DEVICE_NAME, SpyreInterface)
-    for index in range(devices.device_count()):
+    try:
+        count = devices.device_count()
+    except ValueError:
+        # A bad environment variable. The first use of the device says so; graphs for the CPU,
+        # which import Dynamo too, have nothing to do with it.
+        return
+    for index in range(count):
         register_interface_for_device(f"{DEVICE_NAME}:{index}", SpyreInterface)
+
+
+_register()

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures, footprints, files of device tensors, the command line."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from spyre_layout import DataFormats, SpyreTensorLayout, from_device, to_device
+from spyre_layout.cli import main
+from spyre_layout.picture import stick_at, to_svg, to_text
+from strategies import cases
+
+# ---- pictures ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_every_layout_can_be_drawn(case):
+    text = to_text(case.layout, sticks=5)
+    assert "\x1b" not in text
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", to_text(case.layout, sticks=5, color=True))
+    assert plain == text
+    root = ET.fromstring(to_svg(case.layout))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert case.layout._repr_svg_() == to_svg(case.layout)
+    explicit = SpyreTensorLayout(
+        case.layout.device_size, case.layout.stride_map, case.layout.device_dtype
+    )
+    assert to_text(explicit)
+    ET.fromstring(to_svg(explicit))
+
+
+def test_a_picture_tells_sticks_padding_and_addresses():
+    layout = SpyreTensorLayout([5, 100, 150], "float16", dim_order=[0, 1, 2])
+    text = to_text(layout, at=[1, 2, 70])
+    assert "1,500 sticks of 64 elements, 192,000 bytes, 21.9% padding" in text
+    assert "sticks along dimension 2: 150 in 3 x 64, the last 42 padding" in text
+    assert "byte 0x120c, stick 36, element 6 of it" in text
+    assert re.search(r"^ +0 +0x0 +█{32}  \[0, 0, 0:64\]$", text, re.MULTILINE)
+    assert re.search(r"^ +10 +0x500 +█{11}░{21}  \[0, 0, 128:150\]$", text, re.MULTILINE)
+    assert re.search(r"^ 1499 +0x2ed80 +█+░+  \[4, 99, 128:150\]$", text, re.MULTILINE)
+
+
+def test_sticks():
+    layout = SpyreTensorLayout([2, 70], "float16")
+    stick = stick_at(layout, 1)
+    assert (stick.address, stick.filled) == (128, 6)
+    assert stick.lanes[:7] == (64, 65, 66, 67, 68, 69, None)
+    with pytest.raises(IndexError, match="stick 4 does not lie in the 4 sticks"):
+        stick_at(layout, 4)
+
+
+# ---- checkpoints ---------------------------------------------------------------------------------
+
+checkpoint = pytest.importorskip("spyre_layout.checkpoint")
+safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="the safetensors extra")
+
+
+@pytest.fixture
+def model(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "model.safetensors"
+    tensors = {
+        "embed": rng.standard_normal((10, 100)).astype(np.float16),
+        "bias": rng.standard_normal(5).astype(np.float32),
+        "ids": np.arange(40, dtype=np.int64).reshape(2, 20),
+        "scalar": np.array(3, dtype=np.int32),
+        "empty": np.zeros((0, 3), np.float32),
+        "double": np.ones(3),
+    }
+    safetensors_numpy.save_file(tensors, path)
+    return path, tensors
+
+
+def test_a_footprint_adds_up(model):
+    path, tensors = model
+    told = checkpoint.footprint(path)
+    entries = {entry.name: entry for entry in told.entries}
+    assert set(entries) == set(tensors)
+    for name, entry in entries.items():
+        assert entry.host_nbytes == tensors[name].nbytes
+        if name != "double":
+            assert entry.layout == SpyreTensorLayout(tensors[name].shape, tensors[name].dtype)
+    assert entries["double"].layout is None
+    assert "cast the tensor to float32" in entries["double"].problem
+    assert told.device_nbytes == 10 * 2 * 128 + 128 + 2 * 2 * 128 + 128
+    assert list(told.by_format()) == [
+        DataFormats.SEN169_FP16,
+        DataFormats.IEEE_FP32,
+        DataFormats.IEEE_INT64,
+        DataFormats.IEEE_INT32,
+    ]
+    text = told.text()
+    row = r"^embed +\[10, 100\] float16 +\[10, 2, 64\] SEN169_FP16 +2,000 +2,560 +21.9%$"
+    assert re.search(row, text, re.MULTILINE)
+    assert re.search(r"^total +5 ", text, re.MULTILINE)
+    cast = checkpoint.footprint(path, dtype="float16")
+    assert cast.by_format()[DataFormats.SEN169_FP16][0].layout is not None
+    assert {entry.name: entry.layout for entry in cast.entries}["double"] is not None
+    with pytest.raises(ValueError, match="cannot cast floating tensors to int8"):
+        checkpoint.footprint(path, dtype="int8")
+
+
+def test_device_tensors_survive_a_file(tmp_path):
+    path = tmp_path / "packed.safetensors"
+    rng = np.random.default_rng(1)
+    tensors = {}
+    for name, layout in {
+        "rows": SpyreTensorLayout([7, 100], "float16"),
+        "sparse": SpyreTensorLayout([7, 3], "float32", dim_order=[0, 1, -1]),
+        "explicit": SpyreTensorLayout([4, 2, 64], [128, 64, 1], "SEN169_FP16"),
+        "packed": SpyreTensorLayout([2, 512], [512, 1], "SENUINT2"),
+        "empty": SpyreTensorLayout([0, 5], "bool"),
+    }.items():
+        tensors[name] = checkpoint.DeviceTensor(layout, rng.bytes(layout.device_nbytes))
+    checkpoint.save_file(tensors, path)
+    loaded = checkpoint.load_file(path)
+    assert set(loaded) == set(tensors)
+    for name, (layout, data) in loaded.items():
+        assert layout == tensors[name].layout
+        assert layout.host_size == tensors[name].layout.host_size
+        assert layout.host_strides == tensors[name].layout.host_strides
+        assert layout.host_dtype == tensors[name].layout.host_dtype
+        assert bytes(data) == tensors[name].data
+    told = checkpoint.footprint(path)
+    assert told.device_nbytes == sum(layout.device_nbytes for layout, _ in tensors.values())
+
+
+def test_packing_a_checkpoint(model, tmp_path):
+    path, tensors = model
+    target = tmp_path / "packed.safetensors"
+    with pytest.raises(
+        ValueError, match="cannot pack tensor 'double': .* cast the tensor to float32"
+    ):
+        checkpoint.pack_file(path, target)
+    checkpoint.pack_file(path, target, dtype="float16")
+    for name, (layout, data) in checkpoint.load_file(target).items():
+        values = tensors[name]
+        expected = values.astype(np.float16) if values.dtype.kind == "f" else values
+        assert bytes(data) == bytes(to_device(expected.copy(), layout))
+        assert from_device(data, layout).dtype == expected.dtype
+
+
+def test_bad_files(tmp_path, model):
+    path, _ = model
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        checkpoint.footprint(tmp_path / "none")
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(b"not a safetensors file")
+    with pytest.raises(ValueError, match="is not a safetensors file"):
+        checkpoint.footprint(broken)
+    with pytest.raises(ValueError, match="holds no device-format tensors"):
+        checkpoint.load_file(path)
+    layout = SpyreTensorLayout([64], "float16")
+    with pytest.raises(ValueError, match="has 3 bytes, but .* takes 128"):
+        checkpoint.save_file({"a": checkpoint.DeviceTensor(layout, b"abc")}, broken)
+    entry = '{"device_size": [1, 64], "stride_map": [64, 1], "device_dtype": "SEN169_FP16"}'
+    for metadata, message in [
+        ("{", "is malformed"),
+        ('{"version": 2, "tensors": {}}', "its version is 2, this package reads 1"),
+        ('{"version": 1, "tensors": {"a": {}}}', "malformed: 'device_size'"),
+        (f'{{"version": 1, "tensors": {{"b": {entry}}}}}', "holds no layout for its tensor 'a'"),
+        (f'{{"version": 1, "tensors": {{"a": {entry}}}}}', "has 3 bytes, but its layout"),
+    ]:
+        safetensors_numpy.save_file(
+            {"a": np.zeros(3, np.uint8)}, broken, {"spyre_layout": metadata}
+        )
+        with pytest.raises(ValueError, match=message):
+            checkpoint.load_file(broken)
+
+
+# ---- the command line ----------------------------------------------------------------------------
+
+
+def test_show(capsys, tmp_path):
+    svg = tmp_path / "out.svg"
+    arguments = [
+        "show",
+        "5",
+        "100",
+        "150",
+        "--dtype",
+        "float16",
+        "--dim-order",
+        "0,1,2",
+        "--svg",
+        str(svg),
+    ]
+    assert main(arguments) == 0
+    layout = SpyreTensorLayout([5, 100, 150], "float16", dim_order=[0, 1, 2])
+    assert capsys.readouterr().out == to_text(layout) + "\n"
+    ET.parse(svg)
+    assert main(["show", "3", "--dim-order=0,-1", "--color", "always", "--at", "2"]) == 0
+    assert "\x1b[" in capsys.readouterr().out
+    assert main(["show"]) == 0
+    assert main(["show", "4", "6", "--strides", "1,4", "--dtype", "int64"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "4", "--dtype", "float64"], "cast the tensor to float32"),
+        (["show", "4", "--dim-order", "1"], "dim_order [1]"),
+        (["show", "4", "--at", "9"], "does not lie in size [4]"),
+        (["show", "4", "--sticks", "1"], "expected at least 2"),
+        (["footprint", "nowhere.safetensors"], "there is no file"),
+    ],
+)
+def test_mistakes_end_with_a_sentence(capsys, arguments, message):
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith(f"spyre-layout {arguments[0]}: ")
+
+
+def test_footprint_and_pack(capsys, model, tmp_path):
+    path, _ = model
+    assert main(["footprint", str(path)]) == 0
+    assert "without a device format, and not in the totals (1):" in capsys.readouterr().out
+    assert main(["footprint", str(path), "--json", "--dtype", "float16"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["device_bytes"] == checkpoint.footprint(path, dtype="float16").device_nbytes
+    assert main(["pack", str(path), str(tmp_path / "packed"), "--dtype", "float16"]) == 0
+    assert "6 tensors" in capsys.readouterr().out
+
+
+def test_the_installed_command():
+    command = os.path.join(os.path.dirname(sys.executable), "spyre-layout")
+    done = subprocess.run([command, "--version"], check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("spyre-layout 0.")
