@@ -255,3 +255,17 @@ def test_op_table():
 
 def test_no_environment_is_left_behind():
     assert "SPYRE_FALLBACK" not in os.environ or os.environ["SPYRE_FALLBACK"] in ("warn", "silent", "")
+
+
+def test_debug_logging(run_python):
+    code = """
+        import warnings
+        warnings.simplefilter("ignore")
+        torch.kthvalue(torch.ones(3).to("spyre"), 1)
+    """
+    assert "[spyre]" not in run_python(code)
+    out = run_python(code, TORCH_SPYRE_DEBUG="1")
+    assert "[spyre] opening spyre:0" in out
+    assert "[spyre] fallback to the CPU: aten::kthvalue.values(float32[3]" in out
+    out = run_python(code, exit_code=1, TORCH_SPYRE_DEBUG="loud")
+    assert 'ValueError: environment variable TORCH_SPYRE_DEBUG is "loud"; allowed are 1' in out

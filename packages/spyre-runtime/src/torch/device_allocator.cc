@@ -2,6 +2,7 @@
 // The device's memory as c10 sees it: DataPtrs over runtime allocations, and torch.accelerator.memory_*.
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include "torch/debug.h"
 #include "torch/device.h"
 #include "torch/errors.h"
 #include "torch/memory.h"
@@ -106,6 +107,9 @@ const bool registered = [] {
 
 runtime::StreamId stream_of(int device) {
   check_not_forked();
+  if (C10_UNLIKELY(!runtime::is_initialized())) {
+    SPYRE_DEBUG("opening spyre:" << device);
+  }
   runtime::ensure_open(device);
   return runtime::current_stream(device);
 }

@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "torch/copy.h"
+#include "torch/debug.h"
 #include "torch/device.h"
 #include "torch/errors.h"
 #include "torch/generator.h"
@@ -345,6 +346,8 @@ void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
                                 " has no kernel on device spyre, and SPYRE_FALLBACK=error forbids running "
                                 "it on the CPU; unset SPYRE_FALLBACK to allow it");
   }
+  SPYRE_DEBUG("fallback to the CPU: " << name
+                                      << describe(*stack, stack->size() - op.schema().arguments().size()));
   if (count(name) && mode == Mode::kWarn) {
     warn_user(name +
               " has no kernel on device spyre and runs on the CPU, with copies there and back; set "

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "torch/debug.h"
 #include "torch/errors.h"
 #include "torch/memory.h"
 #include "torch/tensor.h"
@@ -55,6 +56,8 @@ Temporary make_temporary(size_t arg, const at::Tensor& tensor, const Location& l
   const layout::HostDtype dtype = host_dtype(tensor.scalar_type());
   const int64_t item = layout::host_itemsize(dtype);
   runtime::Allocation* original = location.allocation;
+  SPYRE_DEBUG("a program takes " << dtype_name(tensor.scalar_type()) << " from a storage of "
+                                 << layout::host_dtype_name(original->dtype) << ": through a temporary");
   const int64_t size = original->logical_bytes / item * item;
   runtime::Allocation* typed = allocate_typed(
       original->device, translated([&] { return layout::Layout::row_major({size / item}, dtype); }),

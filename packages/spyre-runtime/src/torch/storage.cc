@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "torch/copy.h"
+#include "torch/debug.h"
 #include "torch/device.h"
 #include "torch/errors.h"
 #include "torch/memory.h"
@@ -100,6 +101,8 @@ void give_type(runtime::Allocation* allocation, const layout::Layout& layout,
                layout::HostDtype dtype) {
   const std::lock_guard lock(type_mutex());
   if (!allocation->raw || allocation->dtype == dtype) return;
+  SPYRE_DEBUG(allocation->logical_bytes << " raw bytes become " << layout::host_dtype_name(dtype) << " in "
+                                         << layout.repr());
   // Work on other streams may still read or write the bytes.
   translated([&] { runtime::synchronize_device(allocation->device); });
   const int64_t size = allocation->logical_bytes;
@@ -114,6 +117,7 @@ void give_type(runtime::Allocation* allocation, const layout::Layout& layout,
 void change_layout(runtime::Allocation* allocation, const layout::Layout& layout) {
   const std::lock_guard lock(type_mutex());
   const int device = allocation->device;
+  SPYRE_DEBUG("new layout: " << allocation->layout->repr() << " becomes " << layout.repr());
   translated([&] { runtime::synchronize_device(device); });
   const runtime::StreamId stream = runtime::current_stream(device);
   runtime::Allocation* former = allocate_typed(device, allocation->layout, allocation->dtype,
