@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moving tensors to the device with their strides, and comparing what comes back with the CPU.
 
-float16 and bfloat16 live as SEN169 on the device (9 fraction bits, no infinities in arithmetic), so their
-reference is the CPU's float32 result for the values that the device holds.
+float16 and bfloat16 live as SEN169 on the device (9 fraction bits, no infinities in arithmetic), so
+their reference is the CPU's float32 result for the values that the device holds.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def _mismatch_of_one(
         if not wrong.any():
             return None
         at = wrong.nonzero()[0].tolist()
-        return f"{int(wrong.sum())} of {e.numel()} differ; at {at} got {a[tuple(at)]}, expected {e[tuple(at)]}"
+        got, wanted = a[tuple(at)], e[tuple(at)]
+        return f"{int(wrong.sum())} of {e.numel()} differ; at {at} got {got}, expected {wanted}"
     return _mismatch_of_floats(a, e, rtol, atol)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs PyTorch's OpInfo samples on the device and holds the results against the CPU.
 
-As a script: `python sweep.py [--dtype float16] [--samples 50] [--only REGEX] [--backward]` prints what
-differs. test_opinfo.py runs parts of it.
+As a script: `python sweep.py [--dtype float16] [--samples 50] [--only REGEX] [--backward]` prints
+what differs. test_opinfo.py runs parts of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ spyre_runtime.register()
 DTYPES = (torch.float32, torch.float16, torch.int64, torch.bool)
 
 # Results without defined values: only shape and dtype are held against the CPU.
-UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+UNDEFINED = {
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+}
 
 # Numbers from a generator that the reference, computed in another dtype, does not draw alike.
 RANDOM_IN_HALF = re.compile(
@@ -194,7 +201,9 @@ def supports(op: OpInfo, dtype: torch.dtype) -> bool:
 def main() -> int:
     """Sweep and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dtype", action="append", help="float32, float16, int64, bool; default: all")
+    parser.add_argument(
+        "--dtype", action="append", help="float32, float16, int64, bool; default: all"
+    )
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--only", default="", help="regular expression over op names")
     parser.add_argument("--each", type=int, default=1, help="differences to print per op")

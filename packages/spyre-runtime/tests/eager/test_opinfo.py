@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's operator samples, forward, against the CPU.
 
-The default run takes two samples of the operators that have native kernels and of every sixth of the
-others. `SPYRE_FULL_SWEEP=1` takes all samples of all operators in four dtypes (about half an hour).
+The default run takes two samples of the operators that have native kernels and of every sixth of
+the others. `SPYRE_FULL_SWEEP=1` takes all samples of all operators in four dtypes (about half an
+hour).
 """
 
 import os
@@ -21,7 +22,10 @@ SAMPLES = 10_000 if FULL else 2
 
 def native_names() -> set[str]:
     """Operators with a kernel of the device, without overload and underscore."""
-    return {re.split(r"[.:]", name.removeprefix("aten::"))[0].rstrip("_") for name, *_ in _C.native_ops()}
+    return {
+        re.split(r"[.:]", name.removeprefix("aten::"))[0].rstrip("_")
+        for name, *_ in _C.native_ops()
+    }
 
 
 NATIVE = native_names()
