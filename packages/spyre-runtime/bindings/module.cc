@@ -235,7 +235,7 @@ void bind_memory(py::module_& module) {
 void bind_layouts(py::module_& module) {
   module.def("get_layout", held(get_layout), py::arg("tensor"));
   module.def("set_layout", freed(set_layout), py::arg("tensor"), py::arg("device_size"),
-             py::arg("stride_map"), py::arg("format"));
+             py::arg("stride_map"), py::arg("data_format"));
   module.def("get_downcast_warning", held([] { return aten::downcast_warning(); }));
   module.def("set_downcast_warning", held([](bool enabled) { aten::set_downcast_warning(enabled); }),
              py::arg("enabled"));

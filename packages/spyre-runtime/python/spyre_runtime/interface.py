@@ -27,14 +27,17 @@ class SpyreInterface(DeviceInterface):
 
         @staticmethod
         def set_device(device: int) -> None:
+            """Make a device current."""
             devices.set_device(device)
 
         @staticmethod
         def current_device() -> int:
+            """Return the current device's index."""
             return devices.current_device()
 
         @staticmethod
         def get_device_properties(device: devices.DeviceLike = None) -> SpyreDeviceProperties:
+            """Return the properties of a device."""
             return properties.get_device_properties(device)
 
     current_device = staticmethod(devices.current_device)

@@ -83,5 +83,7 @@ def memory_summary(device: DeviceLike = None) -> str:
     rows = [f"device memory of spyre:{index}"]
     for name, value in memory_stats(index).items():
         is_bytes = "bytes" in name
-        rows.append(f"  {name:30} {value / 2**20:12.2f} MiB" if is_bytes else f"  {name:30} {value:12}")
+        rows.append(
+            f"  {name:30} {value / 2**20:12.2f} MiB" if is_bytes else f"  {name:30} {value:12}"
+        )
     return "\n".join(rows)

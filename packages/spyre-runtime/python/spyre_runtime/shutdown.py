@@ -15,9 +15,9 @@ _PAUSE_S = 0.001
 def settle_at_exit() -> None:
     """Let PyTorch's backward threads come to rest before the interpreter is finalised.
 
-    ``backward()`` returns while the device's own backward thread still lets go of the graph. If that
-    takes the GIL of an interpreter that has begun to go down, Python ends the thread by unwinding
-    it, which aborts the process.
+    ``backward()`` returns while the device's own backward thread still lets go of the graph. If
+    that takes the GIL of an interpreter that has begun to go down, Python ends the thread by
+    unwinding it, which aborts the process.
     """
     atexit.register(_wait_for_backward_threads)
 
@@ -29,7 +29,7 @@ def _wait_for_backward_threads() -> None:
         states = _backward_thread_states()
         if not states:
             return
-        # A thread that waits for the GIL sleeps as well: only after a pause without it does "S" tell.
+        # A thread that waits for the GIL sleeps too: "S" tells only after a pause without it.
         resting = resting + 1 if set(states) == {"S"} else 0
         time.sleep(_PAUSE_S)
 
