@@ -245,17 +245,25 @@ def cpp(session: nox.Session) -> None:
 @nox.session(name="tests-layout", requires=["build"])
 def tests_layout(session: nox.Session) -> None:
     """Test spyre-layout where no torch is installed."""
-    _install(session, "spyre-layout", *TEST_TOOLS, "numpy", torch=False)
+    _install(
+        session, "spyre-layout", *TEST_TOOLS, "numpy", "safetensors", "cmake>=3.26", torch=False
+    )
     _pytest(session, "packages/spyre-layout/tests")
 
 
 @nox.session(name="tests-runtime", requires=["build"])
 def tests_runtime(session: nox.Session) -> None:
     """Test the device: runtime core, software device, eager kernels."""
-    _install(
-        session, "spyre-runtime", *TEST_TOOLS, "numpy", "expecttest", "cmake>=3.26", "ninja"
-    )
+    _install(session, "spyre-runtime", *TEST_TOOLS, "numpy", "expecttest", "cmake>=3.26", "ninja")
     _pytest(session, "packages/spyre-runtime/tests")
+
+
+@nox.session(requires=["build"])
+def sweep(session: nox.Session) -> None:
+    """Hold all of PyTorch's operator samples against the CPU: half an hour."""
+    _install(session, "spyre-runtime", *TEST_TOOLS, "numpy", "expecttest")
+    session.env["SPYRE_FULL_SWEEP"] = "1"
+    _pytest(session, "packages/spyre-runtime/tests/eager/test_opinfo.py")
 
 
 @nox.session(name="tests-inductor", requires=["build"])
@@ -308,6 +316,7 @@ def bench(session: nox.Session) -> None:
     """Print times on spyre beside PyTorch CPU, as ratios of one run."""
     _install(session, "torch-spyre", *MODELS)
     session.run("python", "benchmarks/run.py", *session.posargs)
+    session.run("python", "benchmarks/bench_layout.py")
 
 
 @nox.session(requires=["build"])
@@ -360,7 +369,13 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def minimums(session: nox.Session) -> None:
     """Test the metapackage and layout with the oldest dependencies that they allow."""
-    _install(session, "spyre-layout", *TEST_TOOLS, "numpy==1.26.*", torch=False)
+    _install(
+        session,
+        "spyre-layout",
+        *TEST_TOOLS,
+        *("numpy==1.26.*", "safetensors==0.4.3", "cmake>=3.26"),
+        torch=False,
+    )
     _pytest(session, "packages/spyre-layout/tests")
 
 

@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -155,3 +160,27 @@ def test_host_only_graph_is_inductors_own(tmp_path):
 
     torch.compile(lambda x: (x * 2).sum(), backend=spy)(torch.randn(3, 4))
     assert seen["threshold"] == 8
+
+
+def test_second_device():
+    """Allocations, programs and eager calls of a graph stay on the device of its tensors."""
+    script = """
+import sys
+sys.path.insert(0, {tests!r})
+import conftest, torch
+def fn(x, w):
+    return torch.softmax(x @ w, -1).cumsum(0) + torch.ones(3, device=x.device)
+x, w = torch.randn(4, 5), torch.randn(5, 3)
+out = torch.compile(fn, backend="spyre")(x.to("spyre:1"), w.to("spyre:1"))
+assert out.device == torch.device("spyre:1"), out.device
+torch.testing.assert_close(out.cpu(), fn(x, w), rtol=2e-2, atol=2e-2)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script.format(tests=str(Path(__file__).parent))],
+        env={**os.environ, "FLEX_DEVICE": "MOCK", "AIU_WORLD_SIZE": "2"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -227,3 +227,26 @@ def test_divisions_are_whole_sticks(cores):
         if loop.parts:
             assert loop.extent == 3 or loop.extent // 32 >= loop.parts
     assert parts <= cores
+
+
+def test_conditions_that_always_hold_vanish():
+    b = Builder()
+    loop = Loop(8)
+    x = b.make("load", (None, None), "F", F32, make_access("x", {loop.id: 1}, 0))
+    number = b.make("iota", (), "I", torch.int64, loop.id)
+
+    def compare(op, bound):
+        constant = b.make("const_i", (), "I", torch.int64, bound)
+        return b.make(op, (number, constant), "B", torch.bool)
+
+    always = b.make("and_b", (compare("ge_i", 0), compare("lt_i", 8)), "B", torch.bool)
+    some = b.make("and_b", (always, compare("lt_i", 3)), "B", torch.bool)
+    zero = b.make("const_f", (), "F", F32, 0.0)
+    y = b.make("where", (some, x, zero), "F", F32)
+    store = Store(make_access("y", {loop.id: 1}, 0), y)
+    program = program_of([Kernel([loop], [store], b, "k0")], {"x": (8,), "y": (8,)})
+    run_passes(program, CompilerConfig(), lambda name: name)
+    assert [v.op for v in program.kernels[0].values()].count("and_b") == 0
+    x_value, out = torch.randn(8), torch.empty(8)
+    execute(program, {"x": x_value, "y": out})
+    assert torch.equal(out, torch.where(torch.arange(8) < 3, x_value, 0.0))

@@ -164,11 +164,10 @@ grid = memoryview(array("i", range(12))).cast("B").cast("i", [3, 4])
 layout = sl.SpyreTensorLayout([3, 4], "int32")
 data = sl.to_device(grid, layout)
 assert sl.from_device(data, layout).tolist() == grid.tolist()
-assert sl.from_device(data, layout, [4, 3], [1, 4]).tolist() == [list(row) for row in
-zip(*grid.tolist())] empty = sl.from_device(sl.to_device(memoryview(b""), sl.SpyreTensorLayout([0],
-"uint8")),
-                       sl.SpyreTensorLayout([0], "uint8"))
-assert empty.tolist() == []
+turned = [list(row) for row in zip(*grid.tolist())]
+assert sl.from_device(data, layout, [4, 3], [1, 4]).tolist() == turned
+nothing = sl.SpyreTensorLayout([0], "uint8")
+assert sl.from_device(sl.to_device(memoryview(b""), nothing), nothing).tolist() == []
 scalar = sl.SpyreTensorLayout([], "int64")
 assert sl.from_device(bytes(128), scalar).tolist() in (0, [0])
 half = sl.from_device(bytes(256), sl.SpyreTensorLayout([2, 2], "float16"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The installed package: its files, what importing it loads, its examples, its CMake package."""
 
+import ast
 import doctest
 import importlib
 import importlib.metadata
@@ -103,6 +104,24 @@ def test_everything_public_is_documented():
     for name in spyre_layout.__all__:
         if name != "__version__":
             assert getattr(spyre_layout, name).__doc__, name
+
+
+def members(body):
+    """Names that a stub's module or class defines."""
+    return {
+        node.target.id if isinstance(node, ast.AnnAssign) else node.name
+        for node in body
+        if isinstance(node, (ast.AnnAssign, ast.FunctionDef, ast.ClassDef))
+    }
+
+
+def test_the_stub_names_what_the_extension_has():
+    stub = Path(spyre_layout.__file__).with_name("_core.pyi")
+    body = ast.parse(stub.read_text()).body
+    extension = importlib.import_module("spyre_layout._core")
+    assert members(body) == {name for name in dir(extension) if not name.startswith("_")}
+    (layout,) = [node for node in body if isinstance(node, ast.ClassDef)]
+    assert members(layout.body) == {name for name in dir(extension.Layout) if name[0] != "_"}
 
 
 def run(*command, **options):

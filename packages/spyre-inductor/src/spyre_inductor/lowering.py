@@ -83,7 +83,7 @@ def _fall_back(target: Any, reason: str, args: Any, kwargs: Any) -> Any:
 
 
 def _is_mutable(target: Any) -> bool:
-    return target._schema.is_mutable
+    return bool(target._schema.is_mutable)
 
 
 def _tensors(args: Any, kwargs: Any) -> list[Any]:

@@ -9,10 +9,14 @@ The default backend works as well: graphs of the device are recognised in `compi
 from __future__ import annotations
 
 import functools
+import hashlib
 import sys
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from typing import Any
+
+from spyre_inductor import _version
 
 _PACKAGES = ("torch_spyre", "spyre_runtime", "spyre_inductor", "spyre_layout")
 
@@ -112,13 +116,21 @@ def _config_patches(mode: str | None, options: dict[str, Any] | None) -> dict[st
     return patches
 
 
-@functools.cache
 def package_versions() -> str:
     """Versions of everything that decides what a compiled graph contains; part of cache keys."""
-    found = []
-    for name in ("spyre-inductor", "spyre-runtime", "spyre-layout", "torch-spyre"):
+    found = [f"spyre-inductor {_version.__version__} {_source_digest()}"]
+    for name in ("spyre-runtime", "spyre-layout", "torch-spyre"):
         try:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             found.append(f"{name} absent")
     return ", ".join(found)
+
+
+@functools.cache
+def _source_digest() -> str:
+    """Of this package's own code: an edited compiler must not be served its former programs."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -105,7 +105,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 
 def exchange_device(device: int) -> int:
-    """Make a device current and return the former one's index; do nothing if it is negative."""
+    """Make a device current and return the one that was; a negative index does nothing."""
     if device < 0:
         return -1
     former = native().current_device()

@@ -83,7 +83,6 @@ def memory_summary(device: DeviceLike = None) -> str:
     rows = [f"device memory of spyre:{index}"]
     for name, value in memory_stats(index).items():
         is_bytes = "bytes" in name
-        rows.append(
-            f"  {name:30} {value / 2**20:12.2f} MiB" if is_bytes else f"  {name:30} {value:12}"
-        )
+        text = f"{value / 2**20:12.2f} MiB" if is_bytes else f"{value:12}"
+        rows.append(f"  {name:30} {text}")
     return "\n".join(rows)

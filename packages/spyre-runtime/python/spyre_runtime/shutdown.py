@@ -29,7 +29,7 @@ def _wait_for_backward_threads() -> None:
         states = _backward_thread_states()
         if not states:
             return
-        # A thread that waits for the GIL sleeps too: "S" tells only after a pause without it.
+        # A thread that waits for the GIL sleeps as well: "S" tells only after a pause without it.
         resting = resting + 1 if set(states) == {"S"} else 0
         time.sleep(_PAUSE_S)
 

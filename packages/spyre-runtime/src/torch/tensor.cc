@@ -181,8 +181,10 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, ScalarTyp
   const auto size_bytes = static_cast<int64_t>(
       at::detail::computeStorageNbytes(size, stride, static_cast<size_t>(item)));
   if (size_bytes == 0) return make_tensor(no_memory(index), 0, size, stride, dtype);
-  runtime::Allocation* allocation = translated(
-      [&] { return allocate_typed(index, layout_for(size, stride, host), host, size_bytes); });
+  runtime::Allocation* allocation = translated([&] {
+    return allocate_interned(
+        index, runtime::intern_strided(size.data(), stride.data(), size.size(), host), size_bytes);
+  });
   return make_tensor(wrap_allocation(allocation), size_bytes, size, stride, dtype);
 }
 

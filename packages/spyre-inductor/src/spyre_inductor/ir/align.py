@@ -66,7 +66,7 @@ class Pairing:
         if any(not isinstance(stride, int) for _, stride in terms):
             places = {loop.id: n for n, loop in enumerate(kernel.loops)}
             return sorted(terms, key=lambda term: _symbolic_rank(term[1], places[term[0].id]))
-        return sorted(terms, key=lambda term: term[1])  # type: ignore[arg-type,return-value]
+        return sorted(terms, key=lambda term: term[1])
 
     def _match(
         self, a_loop: Loop, b_loop: Loop, stored: Access | None, loaded: Access | None

@@ -39,9 +39,7 @@ class Body(Protocol):
     var_ranges: dict[sympy.Symbol, sympy.Expr]
     indexing_exprs: dict[str, sympy.Expr]
 
-    def __call__(
-        self, *indices: Sequence[sympy.Symbol], allow_same_symbol_in_index: bool
-    ) -> Any:
+    def __call__(self, *indices: Sequence[sympy.Symbol], allow_same_symbol_in_index: bool) -> Any:
         """Runs the body under the current operations handler."""
         ...
 

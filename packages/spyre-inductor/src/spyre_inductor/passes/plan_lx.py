@@ -125,5 +125,5 @@ def _bytes(program: Program, name: str) -> int | None:
     element = _device_bytes(program, name)
     if not buffer.size:
         return STICK_BYTES
-    last = -(-buffer.size[-1] * element // STICK_BYTES) * STICK_BYTES  # type: ignore[operator]
-    return product(buffer.size[:-1]) * last  # type: ignore[return-value,operator]
+    last = -(-buffer.size[-1] * element // STICK_BYTES) * STICK_BYTES
+    return product(buffer.size[:-1]) * last

@@ -10,7 +10,7 @@ Also the place where this package enters Inductor's cache keys: `uuid()`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphModulePass
@@ -22,7 +22,9 @@ from spyre_inductor.ops.matmul import MATMUL
 
 aten = torch.ops.aten
 
-_VIEWS = {
+Node: TypeAlias = Any  # torch.fx.Node, whose arguments have too wide a type to work with
+
+_VIEWS: set[Any] = {
     aten.view.default,
     aten._unsafe_view.default,
     aten.reshape.default,
@@ -33,7 +35,7 @@ _VIEWS = {
     aten.unsqueeze.default,
     aten.squeeze.dim,
 }
-_OPERANDS = {
+_OPERANDS: dict[Any, tuple[int, int]] = {
     aten.mm.default: (0, 1),
     aten.bmm.default: (0, 1),
     aten.addmm.default: (1, 2),
@@ -63,12 +65,12 @@ class GraphRewrite(CustomGraphModulePass):
         return f"spyre: {package_versions()}; {compiler_config().key()}"
 
 
-def _is_ours(node: torch.fx.Node) -> bool:
+def _is_ours(node: Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.device.type == torch_compat.DEVICE_TYPE
 
 
-def _rewrite_operands(node: torch.fx.Node) -> bool:
+def _rewrite_operands(node: Node) -> bool:
     places = _OPERANDS[node.target]
     operands = [node.args[place] for place in places]
     if not all(isinstance(operand, torch.fx.Node) for operand in operands):
@@ -88,7 +90,7 @@ def _rewrite_operands(node: torch.fx.Node) -> bool:
             narrow = torch.float16
     elif dtypes[0] != dtypes[1]:
         return False
-    bases: dict[torch.fx.Node, torch.fx.Node] = {}
+    bases: dict[Node, Node] = {}
     for source in sources:
         if narrow is not None and source.meta["val"].dtype is torch.float32:
             bases[source] = _cast(source, narrow)
@@ -104,7 +106,7 @@ def _rewrite_operands(node: torch.fx.Node) -> bool:
     return True
 
 
-def _widen_product(node: torch.fx.Node, operands: list[torch.fx.Node]) -> bool:
+def _widen_product(node: Node, operands: list[Node]) -> bool:
     """Replaces a product by one of narrow operands with a result as wide as before."""
     if node.kwargs and any(node.kwargs.get(scale, 1) != 1 for scale in ("alpha", "beta")):
         return False
@@ -122,7 +124,7 @@ def _widen_product(node: torch.fx.Node, operands: list[torch.fx.Node]) -> bool:
     return True
 
 
-def _is_private(source: torch.fx.Node, operand: torch.fx.Node) -> bool:
+def _is_private(source: Node, operand: Node) -> bool:
     """Whether nothing reads `source` but the chain of views that ends in `operand`."""
     if source.op != "call_function" or source.target in _OPERANDS or source.target is MATMUL:
         return False
@@ -134,7 +136,7 @@ def _is_private(source: torch.fx.Node, operand: torch.fx.Node) -> bool:
     return len(source.users) == 1
 
 
-def _cast(source: torch.fx.Node, dtype: torch.dtype) -> torch.fx.Node:
+def _cast(source: Node, dtype: torch.dtype) -> Node:
     target = torch.ops.prims.convert_element_type.default
     with source.graph.inserting_after(source):
         node = source.graph.call_function(target, (source, dtype))
@@ -145,7 +147,7 @@ def _cast(source: torch.fx.Node, dtype: torch.dtype) -> torch.fx.Node:
     return node
 
 
-def _is_widening(node: torch.fx.Node) -> bool:
+def _is_widening(node: Node) -> bool:
     if node.target is not torch.ops.prims.convert_element_type.default:
         return False
     source = node.args[0].meta.get("val")
@@ -156,11 +158,11 @@ def _is_widening(node: torch.fx.Node) -> bool:
     )
 
 
-def _is_reorder(node: torch.fx.Node) -> bool:
+def _is_reorder(node: Node) -> bool:
     return node.target is aten.clone.default and len(node.users) == 1
 
 
-def _source(node: torch.fx.Node) -> torch.fx.Node:
+def _source(node: Node) -> Node:
     """The tensor that an operand shows, through views, widening casts and reordering copies."""
     while node.op == "call_function" and (
         _is_widening(node) or node.target in _VIEWS or _is_reorder(node)
@@ -169,7 +171,7 @@ def _source(node: torch.fx.Node) -> torch.fx.Node:
     return node
 
 
-def _rebuild(node: torch.fx.Node, bases: dict[torch.fx.Node, torch.fx.Node]) -> torch.fx.Node:
+def _rebuild(node: Node, bases: dict[Node, Node]) -> Node:
     """The operand's chain of views, on its source or what replaces that."""
     if node in bases:
         return bases[node]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peepholes: groups of values that the device has one instruction for.
 
-Before: activations as Inductor decomposes them. After: `gelu`, `gelu_tanh` and `silu` where the
-decomposition is theirs, multiplications by one gone. A group of instructions costs a pass over the
-block each, the fused one a single pass.
+Before: activations as Inductor decomposes them, masks with parts that always hold. After: `gelu`,
+`gelu_tanh` and `silu` where the decomposition is theirs; multiplications by one and conditions
+known for the whole iteration space (`iota >= 0`) gone. A group of instructions costs a pass over
+the block each, the fused one a single pass.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 
 import torch
 
+from spyre_inductor.ir.expr import Expr
 from spyre_inductor.ir.kernel import Kernel, Value
 
 _F = torch.float32
@@ -19,20 +21,71 @@ _F = torch.float32
 
 def simplify(kernel: Kernel) -> Kernel:
     """Rewrites every value bottom-up; unchanged values stay the same objects."""
+    extents = {loop.id: loop.extent for loop in kernel.loops}
+    make = kernel.builder.make
+
+    def truth(known: bool) -> Value:
+        return make("i2b", (make("const_i", (), "I", torch.int64, int(known)),), "B", torch.bool)
 
     def rewrite(value: Value, args: tuple[Value | None, ...]) -> Value:
-        remade = kernel.builder.make(value.op, args, value.type, value.dtype, value.attr)
+        remade = make(value.op, args, value.type, value.dtype, value.attr)
+        known = _comparison(remade, extents)
+        if known is not None:
+            return truth(known)
+        shorter = _logic(remade)
+        if shorter is not None:
+            return shorter
         for rule in _RULES.get(value.op, ()):
             found = rule(remade)
             if found is None:
                 continue
             op, operand = found
-            if op is None:
-                return operand
-            return kernel.builder.make(op, (operand,), "F", _F)
+            return operand if op is None else make(op, (operand,), "F", _F)
         return remade
 
     return kernel.rewritten(rewrite)
+
+
+def _integer(value: Value | None) -> int | None:
+    if value is None or value.op != "const_i" or not isinstance(value.attr, int):
+        return None
+    return value.attr
+
+
+def _comparison(value: Value, extents: dict[int, Expr]) -> bool | None:
+    """What a comparison of a loop's number with a constant always gives, or None."""
+    if value.op not in ("ge_i", "lt_i") or value.args[0] is None or value.args[0].op != "iota":
+        return None
+    bound = _integer(value.args[1])
+    extent = extents.get(value.args[0].attr)
+    if bound is None or not isinstance(extent, int):
+        return None
+    if bound <= 0:
+        return value.op == "ge_i"
+    if bound >= extent:
+        return value.op == "lt_i"
+    return None
+
+
+def _truth(value: Value | None) -> bool | None:
+    """The truth of a constant condition, or None."""
+    number = _integer(value.args[0]) if value is not None and value.op == "i2b" else None
+    return None if number is None else bool(number)
+
+
+def _logic(value: Value) -> Value | None:
+    """Drops operands of and, or and where that are constant."""
+    if value.op in ("and_b", "or_b"):
+        neutral = value.op == "and_b"
+        for one, other in (value.args, value.args[::-1]):
+            known = _truth(one)
+            if known is not None:
+                return other if known == neutral else one
+    if value.op in ("where", "where_i", "where_b"):
+        known = _truth(value.args[0])
+        if known is not None:
+            return value.args[1] if known else value.args[2]
+    return None
 
 
 def _constant(value: Value | None) -> float | None:
