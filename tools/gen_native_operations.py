@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write docs/reference/native_operations.md from the tables of the installed spyre_runtime.
 
-`python tools/gen_native_operations.py` writes the page; with `--check` it fails if the page differs.
+`python tools/gen_native_operations.py` writes the page; with `--check` it fails if the page
+differs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ INTRODUCTION = """\
      packages/spyre-runtime/src/torch/ops. Do not edit. -->
 
 These run on the device in eager mode, for tensors of the dtypes marked: **f** float16, bfloat16 and
-float32, **i** int8, int16, int32, int64 and uint8, **b** bool. Rare arguments of a listed operator may
-still take the CPU fallback, as every other operator does; see
+float32, **i** int8, int16, int32, int64 and uint8, **b** bool. Rare arguments of a listed operator
+may still take the CPU fallback, as every other operator does; see
 [supported operations](../user_guide/supported_operations.md).
 Views (`view`, `transpose`, `slice`, `expand`, ...) and copies need no kernel of this list.
 """
@@ -28,7 +29,7 @@ Views (`view`, `transpose`, `slice`, `expand`, ...) and copies need no kernel of
 
 def page() -> str:
     """The whole page."""
-    import spyre_runtime  # noqa: PLC0415 - slow
+    import spyre_runtime
 
     spyre_runtime.register()
 
@@ -37,7 +38,12 @@ def page() -> str:
         kinds.setdefault(kind, []).append((name, types, variants))
     lines = [INTRODUCTION]
     for kind, rows in kinds.items():
-        lines += [f"## {kind.capitalize()}", "", "| operator | dtypes | overloads |", "|---|---|---|"]
+        lines += [
+            f"## {kind.capitalize()}",
+            "",
+            "| operator | dtypes | overloads |",
+            "|---|---|---|",
+        ]
         for name, types, variants in sorted(rows):
             shown = ", ".join(f"`{v.removeprefix('aten::')}`" for v in variants)
             lines.append(f"| `{name.removeprefix('aten::')}` | {' '.join(types)} | {shown} |")

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "checked_math.h"
+#include "spyre/layout/view.h"
 
 namespace spyre::layout {
 namespace {
@@ -76,6 +77,14 @@ std::vector<int> nest_order(const std::vector<int64_t>& size, const std::vector<
 
 /// Whether each stride steps over everything that the smaller ones reach.
 bool nests(const std::vector<int64_t>& size, const std::vector<int64_t>& strides) {
+  // Most strides decrease already, and need no sorting.
+  int64_t below = 0;
+  size_t d = size.size();
+  while (d > 0 && (size[d - 1] <= 1 || strides[d - 1] > below)) {
+    --d;
+    if (size[d] > 1) below += (size[d] - 1) * strides[d];
+  }
+  if (d == 0) return true;
   const std::vector<int> order = nest_order(size, strides);
   int64_t reach = 0;
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
@@ -156,7 +165,8 @@ Layout Layout::strided(const std::vector<int64_t>& size, const std::vector<int64
   if (empty && std::find(strides.begin(), strides.end(), 0) != strides.end()) {
     host_strides = contiguous_strides(size);  // nothing is there for the zeros to repeat
   }
-  if (!empty && strides != contiguous_strides(size)) {
+  const bool contiguous = strides == contiguous_strides(size);
+  if (!empty && !contiguous) {
     const int64_t span = span_of(size, strides);
     if (!nests(size, strides) || span != product(size)) {
       host_size = {span};
@@ -168,7 +178,7 @@ Layout Layout::strided(const std::vector<int64_t>& size, const std::vector<int64
   // the dimension of stride 1 with more than one element comes last.
   std::vector<int> order(host_size.size());
   std::iota(order.begin(), order.end(), 0);
-  if (!empty && host_strides != contiguous_strides(host_size)) {
+  if (!empty && !contiguous) {
     std::stable_sort(order.begin(), order.end(),
                      [&](int a, int b) { return host_strides[a] > host_strides[b]; });
     const auto stick = std::find_if(order.begin(), order.end(), [&](int d) {
@@ -292,6 +302,13 @@ Layout Layout::with_host(const std::vector<int64_t>& size, const std::vector<int
   Layout layout = *this;
   layout.finish();
   layout.set_host(size, strides, dtype);
+  if (!layout.is_dense()) {
+    try {
+      resolve_view(layout, size, strides, 0);
+    } catch (const std::out_of_range& error) {
+      throw std::invalid_argument(error.what());
+    }
+  }
   return layout;
 }
 
@@ -332,11 +349,13 @@ void Layout::finish() {
 
   const std::vector<int64_t> device = device_strides();
   std::vector<int> order;
+  order.reserve(device_size_.size());
+  digits_.reserve(device_size_.size());
   for (size_t k = 0; k < device_size_.size(); ++k) {
     if (device_size_[k] > 1 && stride_map_[k] > 0) order.push_back(static_cast<int>(k));
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return stride_map_[a] > stride_map_[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](int a, int b) { return stride_map_[a] > stride_map_[b]; });
   for (int k : order) {
     if (!digits_.empty() && digits_.back().divisor == stride_map_[k]) {
       fail("stride_map " + format_list(stride_map_) + " of device_size " +
@@ -395,8 +414,7 @@ void Layout::set_host(const std::vector<int64_t>& size, const std::vector<int64_
   if (span && !nests(size, strides)) {
     fail("host strides " + format_list(strides) + " of size " + format_list(size) +
          " overlap or interleave; a layout needs each stride to step over everything that the "
-         "smaller "
-         "ones reach: make the tensor contiguous");
+         "smaller ones reach: make the tensor contiguous");
   }
   if (span > host_span_ && span > 0) {
     fail("device_size " + format_list(device_size_) + " with stride_map " +

@@ -257,6 +257,13 @@ def test_a_host_tensor_that_does_not_fit_is_refused():
         layout.with_host([5, 128], None, "float16")
 
 
+def test_a_host_tensor_that_falls_between_positions_is_refused():
+    layout = SpyreTensorLayout([4, 64], [100, 1], SEN169)
+    assert layout.with_host([4, 64], [100, 1], "float16").host_size == [4, 64]
+    with pytest.raises(ValueError, match="host offset 64 has no position"):
+        layout.with_host([3, 100], None, "float16")
+
+
 # ---- as a value ----------------------------------------------------------------------------------
 
 

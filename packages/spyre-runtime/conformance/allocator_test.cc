@@ -202,6 +202,13 @@ TEST(layout_ids_are_interned) {
   const int64_t size[] = {100};
   CHECK_EQ(runtime::intern_row_major(size, 1, HostDtype::kFloat16).id, a->layout_id);
   CHECK_EQ(runtime::intern_row_major(size, 1, HostDtype::kFloat16).id, a->layout_id);
+  const int64_t matrix[] = {3, 5}, rows[] = {5, 1}, columns[] = {1, 3};
+  const auto& by_rows = runtime::intern_strided(matrix, rows, 2, HostDtype::kFloat16);
+  CHECK_EQ(by_rows.id, runtime::intern_row_major(matrix, 2, HostDtype::kFloat16).id);
+  const auto& by_columns = runtime::intern_strided(matrix, columns, 2, HostDtype::kFloat16);
+  CHECK(by_columns.id != by_rows.id);
+  CHECK_EQ(runtime::intern_strided(matrix, columns, 2, HostDtype::kFloat16).id, by_columns.id);
+  CHECK(by_columns.layout == Layout::strided({3, 5}, {1, 3}, HostDtype::kFloat16));
   for (Allocation* each : {a, b, c, d}) runtime::free(each);
 }
 

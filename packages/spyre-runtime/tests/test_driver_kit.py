@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver author gets: headers and a CMake package, checked by building the conformance suite.
+"""What a driver author gets: headers and a CMake package, by building the conformance suite.
 
-The suite is built as a project of its own against the installed spyre-runtime and spyre-layout, as a
-vendor would, and run on the software device.
+The suite is built as a project of its own against the installed spyre-runtime and spyre-layout, as
+a vendor would, and run on the software device.
 """
 
 import importlib.util

@@ -12,8 +12,18 @@ CASES = {
     "exp_log": (lambda x: (x.exp() + 1).log() + x.tanh() + x.sigmoid(), [(9, 33)]),
     "gelu": (lambda x: F.gelu(x) + F.gelu(x, approximate="tanh"), [(6, 65)]),
     "activations": (
-        lambda x: F.silu(x) + F.relu(x) + F.leaky_relu(x) + F.elu(x) + F.softplus(x) + F.hardswish(x)
-        + F.hardtanh(x) + F.logsigmoid(x) + F.mish(x) + F.hardsigmoid(x),
+        lambda x: (
+            F.silu(x)
+            + F.relu(x)
+            + F.leaky_relu(x)
+            + F.elu(x)
+            + F.softplus(x)
+            + F.hardswish(x)
+            + F.hardtanh(x)
+            + F.logsigmoid(x)
+            + F.mish(x)
+            + F.hardsigmoid(x)
+        ),
         [(5, 64)],
     ),
     "pow_sqrt": (lambda x: (x.abs() + 1).sqrt() + x.pow(3) + (x.abs() + 1).rsqrt(), [(8, 8)]),
@@ -28,11 +38,15 @@ CASES = {
     "linear": (lambda x, w, b: F.linear(x, w, b), [(2, 3, 20), (9, 20), (9,)]),
     "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), [(1, 2, 6, 16)] * 3),
     "shape": (
-        lambda x: torch.cat([x[:, ::2], x.flip(1)], 1).transpose(0, 1).reshape(-1)[3:], [(4, 10)]
+        lambda x: torch.cat([x[:, ::2], x.flip(1)], 1).transpose(0, 1).reshape(-1)[3:],
+        [(4, 10)],
     ),
     "pad_and_where": (lambda x: torch.where(x > 0, F.pad(x, (0, 0)), x * 2).tril(), [(6, 6)]),
     "losses": (lambda x, y: F.mse_loss(x, y) + F.smooth_l1_loss(x, y), [(6, 6), (6, 6)]),
-    "clamp": (lambda x, y: x.clamp(-0.5, 0.5) + torch.maximum(x, y) + torch.minimum(x, y), [(9, 9)] * 2),
+    "clamp": (
+        lambda x, y: x.clamp(-0.5, 0.5) + torch.maximum(x, y) + torch.minimum(x, y),
+        [(9, 9)] * 2,
+    ),
 }
 
 
@@ -50,7 +64,9 @@ def test_gradients(name: str, dtype: torch.dtype) -> None:
     downcasts = name in ("matmul", "batched", "linear", "attention")
     loose = dtype is torch.float16 or downcasts
     rtol, atol = (2.0**-6, 2.0**-6) if loose else (1e-4, 1e-5)
-    for a, e in zip([actual, *(d.grad for d in device)], [expected, *(r.grad for r in reference)], strict=True):
+    for a, e in zip(
+        [actual, *(d.grad for d in device)], [expected, *(r.grad for r in reference)], strict=True
+    ):
         found = mismatch(a, e, rtol=rtol, atol=atol, half=True, strides=False)
         assert found is None, f"{name}: {found}"
 
@@ -82,7 +98,9 @@ def test_gather_scatter_gradients(dtype: torch.dtype) -> None:
         i, r = wide.to(place), rows.to(place)
         result = x.gather(0, i) + x[r] + x.index_select(0, r) * 2
         result.square().sum().backward()
-    found = mismatch(device.grad, reference.grad, rtol=2.0**-6, atol=2.0**-7, half=True, strides=False)
+    found = mismatch(
+        device.grad, reference.grad, rtol=2.0**-6, atol=2.0**-7, half=True, strides=False
+    )
     assert found is None, found
 
 

@@ -19,7 +19,7 @@ spyre_runtime.register()
 torch.manual_seed(5)
 digest = hashlib.sha256()
 def take(t):
-    digest.update(t.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    digest.update(t.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
 for dtype in (torch.float16, torch.float32):
     x = torch.randn(37, 1030).to(dtype).to("spyre")
     w = torch.randn(1030, 130).to(dtype).to("spyre")
@@ -29,7 +29,8 @@ for dtype in (torch.float16, torch.float32):
         x + 1, F.gelu(x), x.sum(), x.sum(0), x.sum(1), x.mean(), x.var(1), x.prod(1), x.amax(0),
         F.softmax(x, 1), F.softmax(x, 0), F.log_softmax(x, 1), F.layer_norm(x, (1030,), g, g),
         x @ w, F.linear(x, w.t(), w[0]), (x.T[:, :5] @ x[:5]), x[i], x.index_select(0, i),
-        x.index_add(0, i[:37], x), torch.cat([x, x.flip(1)], 1), x.T.contiguous(), x.norm(), x.argmax(),
+        x.index_add(0, i[:37], x), torch.cat([x, x.flip(1)], 1), x.T.contiguous(), x.norm(),
+        x.argmax(),
         F.embedding(i, x), x.exp().log().tanh(), x.T.contiguous().sum(1), x[:, ::3].sum(),
     ):
         take(t)

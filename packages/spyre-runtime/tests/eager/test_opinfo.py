@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's operator samples, forward, against the CPU.
 
-The default run takes two samples of the operators that have native kernels and of every sixth of the
-others. `SPYRE_FULL_SWEEP=1` takes all samples of all operators in four dtypes (about half an hour).
+The default run takes two samples of the operators that have native kernels and of every sixth of
+the others. `SPYRE_FULL_SWEEP=1` takes all samples of all operators in four dtypes (about half an
+hour).
 """
 
 import os
@@ -12,7 +13,7 @@ import zlib
 import pytest
 import torch
 from spyre_runtime import _C
-from sweep import DTYPES, check_op, name_of, supports
+from sweep import CPU_ONLY, DTYPES, check_op, name_of, supports
 from torch.testing._internal.common_methods_invocations import op_db
 
 FULL = os.environ.get("SPYRE_FULL_SWEEP") == "1"
@@ -21,7 +22,10 @@ SAMPLES = 10_000 if FULL else 2
 
 def native_names() -> set[str]:
     """Operators with a kernel of the device, without overload and underscore."""
-    return {re.split(r"[.:]", name.removeprefix("aten::"))[0].rstrip("_") for name, *_ in _C.native_ops()}
+    return {
+        re.split(r"[.:]", name.removeprefix("aten::"))[0].rstrip("_")
+        for name, *_ in _C.native_ops()
+    }
 
 
 NATIVE = native_names()
@@ -34,7 +38,7 @@ def is_chosen(op) -> bool:
     return zlib.crc32(name_of(op).encode()) % 6 == 0
 
 
-OPS = [op for op in op_db if FULL or is_chosen(op)]
+OPS = [op for op in op_db if op.name not in CPU_ONLY and (FULL or is_chosen(op))]
 
 
 @pytest.mark.parametrize("op", OPS, ids=name_of)

@@ -17,7 +17,10 @@ def test_infinities_and_nan(dtype: torch.dtype) -> None:
         assert torch.equal(getattr(torch, name)(x).cpu(), getattr(torch, name)(values)), name
     assert torch.equal((x == INF).cpu(), values == INF)
     assert torch.equal((x > 1e4).cpu(), values > 1e4)
-    assert torch.equal(torch.full((3,), -INF, dtype=dtype, device="spyre").cpu(), torch.full((3,), -INF, dtype=dtype))
+    assert torch.equal(
+        torch.full((3,), -INF, dtype=dtype, device="spyre").cpu(),
+        torch.full((3,), -INF, dtype=dtype),
+    )
     assert torch.equal(torch.nan_to_num(x).isfinite().cpu(), torch.ones(7, dtype=torch.bool))
 
 
@@ -27,7 +30,9 @@ def test_finite_extremes_stay_finite() -> None:
         torch.tensor([True, False, True, False], device="spyre"), lowest
     )
     assert x.cpu().isfinite().all()
-    assert torch.equal(torch.full((2,), lowest, dtype=torch.float16, device="spyre").cpu(), x[::2].cpu())
+    assert torch.equal(
+        torch.full((2,), lowest, dtype=torch.float16, device="spyre").cpu(), x[::2].cpu()
+    )
     assert bool((x[0] == lowest).cpu())
 
 
@@ -37,23 +42,43 @@ def test_numbers_compare_like_stored_ones(value: float) -> None:
     filled = torch.full((1,), value, dtype=torch.float16, device="spyre")
     assert bool((stored == value).cpu())
     assert bool((filled == value).cpu())
-    assert bool((stored >= value).cpu()) and bool((stored <= value).cpu())
+    assert bool((stored >= value).cpu())
+    assert bool((stored <= value).cpu())
     assert not bool((stored != filled).cpu())
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64], ids=str
+)
 def test_integers_wrap_like_cpu(dtype: torch.dtype) -> None:
     info = torch.iinfo(dtype)
     a = torch.tensor([info.max, info.min, info.max, 7, 100], dtype=dtype)
     b = torch.tensor([1, 1, info.max, 3, 100], dtype=dtype)
     x, y = a.to("spyre"), b.to("spyre")
     for run in (
-        lambda p, q: p + q, lambda p, q: p - q, lambda p, q: p * q, lambda p, q: p & q,
-        lambda p, q: p ^ q, lambda p, q: -p, lambda p, q: p + 1, lambda p, q: p // 3,
-        lambda p, q: p % 3, lambda p, q: torch.fmod(p, 5), lambda p, q: p.sum(), lambda p, q: p.abs(),
-        lambda p, q: p > q, lambda p, q: p / 3, lambda p, q: p << 2, lambda p, q: p >> 1,
-        lambda p, q: torch.div(p, 3, rounding_mode="trunc"), lambda p, q: p**2, lambda p, q: ~p,
-        lambda p, q: p.amax(), lambda p, q: p.argmin(), lambda p, q: p.clamp(2, 9), lambda p, q: p.prod(),
+        lambda p, q: p + q,
+        lambda p, q: p - q,
+        lambda p, q: p * q,
+        lambda p, q: p & q,
+        lambda p, q: p ^ q,
+        lambda p, q: -p,
+        lambda p, q: p + 1,
+        lambda p, q: p // 3,
+        lambda p, q: p % 3,
+        lambda p, q: torch.fmod(p, 5),
+        lambda p, q: p.sum(),
+        lambda p, q: p.abs(),
+        lambda p, q: p > q,
+        lambda p, q: p / 3,
+        lambda p, q: p << 2,
+        lambda p, q: p >> 1,
+        lambda p, q: torch.div(p, 3, rounding_mode="trunc"),
+        lambda p, q: p**2,
+        lambda p, q: ~p,
+        lambda p, q: p.amax(),
+        lambda p, q: p.argmin(),
+        lambda p, q: p.clamp(2, 9),
+        lambda p, q: p.prod(),
     ):
         found = mismatch(run(x, y), run(a, b), rtol=1e-6, atol=0)
         assert found is None, found
@@ -153,7 +178,12 @@ def test_factories(dtype: torch.dtype) -> None:
         assert mismatch(run("spyre"), run("cpu"), rtol=0, atol=0) is None
     if dtype is not torch.bool:
         for numbers in ((7,), (3, 130), (10, -3, -2), (0, 100, 7), (5, 5)):
-            assert mismatch(
-                torch.arange(*numbers, dtype=dtype, device="spyre"),
-                torch.arange(*numbers, dtype=dtype), rtol=0, atol=0,
-            ) is None
+            assert (
+                mismatch(
+                    torch.arange(*numbers, dtype=dtype, device="spyre"),
+                    torch.arange(*numbers, dtype=dtype),
+                    rtol=0,
+                    atol=0,
+                )
+                is None
+            )

@@ -6,14 +6,26 @@ from compare import as_held, mismatch, to_device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int8,
-          torch.uint8, torch.bool)
+DTYPES = (
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
 NO_DEADLINE = settings(deadline=None, max_examples=60, derandomize=True)
 
 
 def fill(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
     """Values that every dtype holds and that results of a few operations stay exact on."""
-    values = torch.randint(0, 5, shape) if dtype in (torch.bool, torch.uint8) else torch.randint(-4, 5, shape)
+    values = (
+        torch.randint(0, 5, shape)
+        if dtype in (torch.bool, torch.uint8)
+        else torch.randint(-4, 5, shape)
+    )
     return values.to(dtype)
 
 
@@ -32,7 +44,9 @@ def views(draw: st.DrawFn, dtype: torch.dtype, max_rank: int = 5) -> torch.Tenso
     view = view.permute(order)
     if rank and draw(st.booleans()):
         dim = draw(st.integers(0, rank - 1))
-        view = view.narrow(dim, 0, 1).expand([-1 if d != dim else shape[order[d]] for d in range(rank)])
+        view = view.narrow(dim, 0, 1).expand(
+            [-1 if d != dim else shape[order[d]] for d in range(rank)]
+        )
     if draw(st.integers(0, 9)) == 0 and rank:
         view = view.narrow(draw(st.integers(0, rank - 1)), 0, 0)
     return view
@@ -60,7 +74,9 @@ def same(actual: torch.Tensor, expected: torch.Tensor, strides: bool = True) -> 
 
 
 @NO_DEADLINE
-@given(pairs(), st.sampled_from(["add", "sub", "mul", "maximum", "eq", "lt", "logical_and", "where"]))
+@given(
+    pairs(), st.sampled_from(["add", "sub", "mul", "maximum", "eq", "lt", "logical_and", "where"])
+)
 def test_binary(pair: tuple[torch.Tensor, torch.Tensor], name: str) -> None:
     a, b = pair
 
@@ -119,15 +135,18 @@ def test_out(pair: tuple[torch.Tensor, torch.Tensor], data: st.DataObject) -> No
 
 
 @NO_DEADLINE
-@given(st.data(), st.sampled_from(DTYPES),
-       st.sampled_from(["sum", "amax", "amin", "any", "all", "argmax", "prod", "max"]))
+@given(
+    st.data(),
+    st.sampled_from(DTYPES),
+    st.sampled_from(["sum", "amax", "amin", "any", "all", "argmax", "prod", "max"]),
+)
 def test_reduction(data: st.DataObject, dtype: torch.dtype, name: str) -> None:
     x = data.draw(views(dtype))
     if x.numel() == 0 and name in ("amax", "amin", "argmax", "max"):
         return
     if name == "prod" and dtype is not torch.bool:
         x = x.clamp(max=2)
-    if dtype in (torch.bool,) and name == "argmax":
+    if dtype == torch.bool and name == "argmax":
         return
     keywords = {}
     if x.dim() and name != "max" and data.draw(st.booleans()):
@@ -151,7 +170,9 @@ def test_softmax_and_layer_norm(data: st.DataObject, dtype: torch.dtype) -> None
         lambda t: torch.log_softmax(t, dim),
         lambda t: torch.nn.functional.layer_norm(t, t.shape[dim:]),
     ):
-        found = mismatch(run(to_device(x)), run(reference), rtol=rtol, atol=atol, half=True, strides=False)
+        found = mismatch(
+            run(to_device(x)), run(reference), rtol=rtol, atol=atol, half=True, strides=False
+        )
         assert found is None, found
 
 

@@ -79,6 +79,9 @@ struct InternedLayout {
 const InternedLayout& intern(const layout::Layout& layout, layout::HostDtype dtype);
 /// The same for Layout::row_major(size, dtype), without making the layout if the entry is there.
 const InternedLayout& intern_row_major(const int64_t* size, size_t rank, layout::HostDtype dtype);
+/// The same for Layout::strided(size, stride, dtype).
+const InternedLayout& intern_strided(const int64_t* size, const int64_t* stride, size_t rank,
+                                     layout::HostDtype dtype);
 
 /// Refers to an interned layout; converts to const layout::Layout&, and `ref->` reaches its members.
 class LayoutRef {

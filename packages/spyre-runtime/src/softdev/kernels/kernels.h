@@ -26,6 +26,7 @@ using MapFn = void (*)(void* dst, const void* const* args, int64_t n);
 /// A two-dimensional set of elements in memory, in elements.
 struct Grid {
   int64_t rows, row_stride, cols, col_stride;
+  int64_t ahead = 0;  ///< loads: from this block to the next one, so that it may be fetched; 0: not known
 };
 
 /// Decodes elements into rows * cols lanes.

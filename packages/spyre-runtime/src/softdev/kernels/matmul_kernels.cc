@@ -151,6 +151,13 @@ uint16_t pack_turned(uint16_t* out, const T* base, const MatrixView& view, int64
       const int64_t rows_pitch = std::min(kBlock, pitch - k0), block = std::clamp<int64_t>(depth - k0, 0, rows_pitch);
       MatrixView part = view;
       part.inner += std::min(k0, depth);
+      // Runs are too short for the hardware to see where they lead: the next strip, and from the last one
+      // the next block of the depth.
+      for (int64_t i = i0; i < i0 + i_count && block > 0; ++i) {
+        const bool last = i + kStrip >= count;
+        const T* next = base + element(part, first + (last ? (i + kStrip) % count : i + kStrip), 0) + (last ? depth : 0);
+        for (int64_t k = 0; k < block; k += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(next + k, 0, 2);
+      }
       bad |= pack_rows<kHalf>(rows, base, part, first + i0, i_count, block, rows_pitch);
       transpose_pairs(out + k0 * width + i0 * 2, rows, i_count, rows_pitch, width);
     }

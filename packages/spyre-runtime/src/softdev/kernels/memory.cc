@@ -57,15 +57,15 @@ using Int32 = Integer<int32_t>;
 using Int64 = Integer<int64_t>;
 using UInt8 = Integer<uint32_t, uint8_t>;
 
-/// Decodes a run. Blocks follow one another in memory more often than not, and come too short for the
-/// hardware to see it: a long run asks for the one after it.
+/// Decodes a run, and fetches what lies `ahead` of it: blocks come too short for the hardware to see where
+/// they lead.
 template <class C>
-void load_run(typename C::R* lanes, const typename C::S* memory, int64_t n) {
+void load_run(typename C::R* lanes, const typename C::S* memory, int64_t n, int64_t ahead) {
   constexpr int64_t kLine = 64 / sizeof(typename C::S);
   int64_t i = 0;
-  if (n >= 8 * kLine) {
+  if (ahead != 0) {
     for (; i + kLine <= n; i += kLine) {
-      __builtin_prefetch(memory + i + n);
+      __builtin_prefetch(memory + i + ahead);
       for (int64_t j = 0; j < kLine; ++j) lanes[i + j] = C::decode(memory[i + j]);
     }
   }
@@ -105,6 +105,7 @@ void load_turned(typename C::R* lanes, const typename C::S* memory, const Grid& 
         const int64_t r_count = std::min(kSquare, g.rows - r);
         for (int64_t i = 0; i < c_count; ++i) {
           const auto* run = memory + (c + i) * g.col_stride + r;
+          if (g.ahead != 0) __builtin_prefetch(run + g.ahead);
           if (r_count == kSquare) {
             for (int64_t j = 0; j < kSquare; ++j) strip[i * kSquare + j] = C::decode(run[j]);
           } else {
@@ -136,9 +137,9 @@ void load(void* to, const void* from, const Grid& g) {
   auto* lanes = static_cast<typename C::R*>(to);
   const auto* memory = static_cast<const typename C::S*>(from);
   if (is_run(g)) {
-    load_run<C>(lanes, memory, g.rows * g.cols);
+    load_run<C>(lanes, memory, g.rows * g.cols, g.ahead);
   } else if (g.rows > 1 && g.row_stride == 0) {
-    load<C>(lanes, memory, Grid{1, 0, g.cols, g.col_stride});
+    load<C>(lanes, memory, Grid{1, 0, g.cols, g.col_stride, g.ahead});
     for (int64_t r = 1; r < g.rows; ++r) {
       std::memcpy(lanes + r * g.cols, lanes, static_cast<size_t>(g.cols) * sizeof *lanes);
     }
@@ -160,7 +161,7 @@ void load(void* to, const void* from, const Grid& g) {
       const auto* row = memory + r * g.row_stride;
       auto* out = lanes + r * g.cols;
       if (g.col_stride == 1) {
-        load_run<C>(out, row, g.cols);
+        load_run<C>(out, row, g.cols, g.ahead);
       } else {
         for (int64_t c = 0; c < g.cols; ++c) out[c] = C::decode(row[c * g.col_stride]);
       }

@@ -180,7 +180,8 @@ void Frame::load(const Step& s) {
   if (s.indexed || s.masked) return load_guarded(s);
   const AccessPlan& a = plan_.accesses[static_cast<size_t>(s.access)];
   const auto* memory = static_cast<const std::byte*>(buffers_[a.buffer]) + current[static_cast<size_t>(s.access)] * a.bytes;
-  const Grid grid{(s.dst.shape & kRows) ? rows : 1, a.row_stride, (s.dst.shape & kCols) ? cols : 1, a.col_stride};
+  const Grid grid{(s.dst.shape & kRows) ? rows : 1, a.row_stride, (s.dst.shape & kCols) ? cols : 1, a.col_stride,
+                  a.ahead};
   kernels().load[static_cast<size_t>(a.codec)](at(s.dst.offset), memory, grid);
 }
 

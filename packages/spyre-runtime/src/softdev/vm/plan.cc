@@ -126,6 +126,13 @@ class Planner {
     };
     tiles(stage_.row_loop, stage_.block_rows, Dim::Kind::kRowTiles, &plan_.row_extent);
     tiles(stage_.lane_loop, stage_.block_lanes, Dim::Kind::kColTiles, &plan_.col_extent);
+    for (size_t a = 0; a < plan_.accesses.size(); ++a) {
+      for (const auto* dims : {&plan_.outer, &plan_.inner}) {
+        for (const Dim& d : *dims) {
+          if (d.count > 1) plan_.accesses[a].ahead = d.step[a];
+        }
+      }
+    }
     for (const Dim& d : plan_.outer) plan_.units *= d.count;
     for (const Dim& d : plan_.inner) plan_.reduce_steps *= d.count;
   }

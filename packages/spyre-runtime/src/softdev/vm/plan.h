@@ -68,6 +68,7 @@ struct AccessPlan {
   int64_t bytes = 0;  ///< per element
   int64_t offset = 0;
   int64_t row_stride = 0, col_stride = 0;
+  int64_t ahead = 0;  ///< from one block to the next
   int64_t host_elements = 0;
   std::vector<layout::Digit> digits;
 };
