@@ -98,7 +98,7 @@ class Scheduler {
     const int last = static_cast<int>(stage_.loops.size()) - 1;
     // A serial stage keeps the program's order: lanes and rows are its innermost loops.
     stage_.lane_loop = stage_.serial ? last : best_loop(false, used_);
-    stage_.row_loop = stage_.serial ? last - 1 : largest_loop(false, stage_.lane_loop);
+    stage_.row_loop = stage_.serial ? std::max(last - 1, -1) : largest_loop(false, stage_.lane_loop);
     const int other = stage_.serial ? -1 : transposed_loop();
     if (other >= 0) {
       stage_.row_loop = other;

@@ -33,17 +33,12 @@ def tree_to_device(tree: Any) -> Any:
 
 
 def as_held(tensor: torch.Tensor) -> torch.Tensor:
-    """The values of a half tensor that the device holds after a copy, with the strides kept."""
+    """The values of a half tensor that the device holds after a copy; strides and storage kept."""
     if tensor.dtype not in HALF:
         return tensor
-    held = tensor.detach().clone(memory_format=torch.preserve_format)
-    held.copy_(tensor.to("spyre").cpu())
-    if held.stride() != tensor.stride() and tensor.numel():
-        elements = tensor.untyped_storage().nbytes() // tensor.element_size()
-        flat = torch.zeros(elements, dtype=tensor.dtype)
-        flat.copy_(tensor.detach().as_strided((elements,), (1,), 0).to("spyre").cpu())
-        held = flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
-    return held
+    elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+    flat = tensor.detach().as_strided((elements,), (1,), 0).to("spyre").cpu()
+    return flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
 def as_reference(tree: Any) -> Any:
@@ -51,7 +46,9 @@ def as_reference(tree: Any) -> Any:
 
     def convert(x: Any) -> Any:
         if isinstance(x, torch.Tensor) and x.dtype in HALF:
-            return as_held(x).float()
+            held = as_held(x)
+            flat = held.as_strided((held.untyped_storage().nbytes() // 2,), (1,), 0).float()
+            return flat.as_strided(x.size(), x.stride(), x.storage_offset())
         return torch.float32 if isinstance(x, torch.dtype) and x in HALF else x
 
     return tree_map(convert, tree)
@@ -123,6 +120,8 @@ def _mismatch_of_floats(a: torch.Tensor, e: torch.Tensor, rtol: float, atol: flo
     good = (a - e).abs() <= atol * min(scale, limit) + rtol * e.abs()
     good |= (a == e) | (a.isnan() & e.isnan())
     if is_half:
+        # The host's float16 has no finer numbers than these.
+        good |= (a - e).abs() <= 2.0**-24
         # Beyond half's range there are infinities on the host, and beyond SEN169's only NaN.
         edge = limit * (1 - 4 * rtol)
         good |= (e.abs() >= edge) & ((a.abs() >= edge) | a.isnan())

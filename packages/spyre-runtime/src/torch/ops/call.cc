@@ -39,9 +39,9 @@ void Call::finish(at::Tensor result) {
   stack_.emplace_back(std::move(result));
 }
 
-void Call::finish_value(c10::IValue result) {
+void Call::finish_values(std::vector<c10::IValue> results) {
   torch::jit::drop(stack_, signature_.argument_count);
-  stack_.push_back(std::move(result));
+  for (c10::IValue& result : results) stack_.push_back(std::move(result));
 }
 
 void Call::finish(std::vector<at::Tensor> results) {

@@ -48,7 +48,7 @@ class Call {
   /// Replaces the arguments by the results; the last thing that a kernel does.
   void finish(at::Tensor result);
   void finish(std::vector<at::Tensor> results);
-  void finish_value(c10::IValue result);
+  void finish_values(std::vector<c10::IValue> results);
 
  private:
   const Signature& signature_;

@@ -122,6 +122,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
       {"indexing", index_kernels()},
       {"creation", fill_kernels()},
       {"joining", join_kernels()},
+      {"attention", attention_kernels()},
       {"composition", compose_kernels()},
   };
   for (const auto& [kind, kernels] : lists) {

@@ -57,13 +57,6 @@ bool mse_loss_backward(Call& call) {
   return true;
 }
 
-/// Attention runs by its composite of native ops.
-bool sdp_choice(Call& call) {
-  constexpr int64_t kMath = 0;
-  call.finish_value(kMath);
-  return true;
-}
-
 }  // namespace
 
 const std::vector<Kernel>& compose_kernels() {
@@ -71,7 +64,6 @@ const std::vector<Kernel>& compose_kernels() {
       {"log_sigmoid_forward", log_sigmoid_forward, "f"},
       {"mse_loss", mse_loss, "f"},
       {"mse_loss_backward", mse_loss_backward, "f"},
-      {"_fused_sdp_choice", sdp_choice, "f"},
   };
   return kernels;
 }

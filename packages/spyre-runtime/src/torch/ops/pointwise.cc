@@ -297,8 +297,6 @@ std::string_view PointwiseArgs::text(int position) const {
   return call_[position].isNone() ? std::string_view() : call_[position].toStringRef();
 }
 
-Value PointwiseArgs::constant(double value) const {
-  return aten::constant(stage_, value, dtype_);
-}
+Value PointwiseArgs::constant(double value) const { return aten::constant(stage_, value, dtype_); }
 
 }  // namespace spyre::aten
