@@ -168,7 +168,9 @@ def build(session: nox.Session) -> None:
     """Build the wheels into dist/, in dependency order, each only if its sources changed."""
     session.env.update(ENVIRONMENT)
     DIST.mkdir(exist_ok=True)
-    stale = [name for name in SIBLINGS if session.posargs in ([], [name]) and not _is_built(name)]
+    # Arguments that name no package are for the session that required this one.
+    named = [name for name in SIBLINGS if name in session.posargs]
+    stale = [name for name in named or SIBLINGS if not _is_built(name)]
     if not stale:
         session.log("dist/ is up to date")
         return
@@ -285,6 +287,7 @@ def integration(session: nox.Session) -> None:
     """Test all four wheels together: the API page, stock models, the examples."""
     _install(session, "torch-spyre", *TEST_TOOLS, *MODELS, "sentence-transformers>=5", "expecttest")
     _pytest(session, "tests/integration", "tools")
+    session.run("python", "tools/gen_native_operations.py", "--check")
 
 
 @nox.session(requires=["build"])
@@ -364,6 +367,13 @@ def docs(session: nox.Session) -> None:
         *("-d", str(BUILD / "docs" / "doctrees"), "docs", str(BUILD / "docs" / "html")),
     )
     session.log(f"open {BUILD / 'docs' / 'html' / 'index.html'}")
+
+
+@nox.session(requires=["build"])
+def gen(session: nox.Session) -> None:
+    """Write the generated pages again: nox -s gen; with -- --check, fail if they would change."""
+    _install(session, "spyre-runtime")
+    session.run("python", "tools/gen_native_operations.py", *session.posargs)
 
 
 @nox.session

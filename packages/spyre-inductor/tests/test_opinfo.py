@@ -49,6 +49,11 @@ SKIPPED = {
     "nn.functional.scaled_dot_product_attention": "dropout; tested in test_matmul.py",
     "torch.ops.aten._efficient_attention_forward": "a CUDA operator",
     "torch.ops.aten._flash_attention_forward": "a CUDA operator",
+    "jiterator_unary": "a CUDA feature",
+    "jiterator_binary": "a CUDA feature",
+    "jiterator_binary_return_by_ref": "a CUDA feature",
+    "jiterator_2inputs_2outputs": "a CUDA feature",
+    "jiterator_4inputs_with_extra_args": "a CUDA feature",
     "torch.ops.aten._safe_softmax.default": "tested through attention",
 }
 

@@ -38,9 +38,8 @@ using aten::translated;
 class Program {
  public:
   explicit Program(const std::string& text)
-      : executable_(translated([&] {
-          return std::make_shared<runtime::Executable>(program::parse(text));
-        })) {}
+      : executable_(translated(
+            [&] { return std::make_shared<runtime::Executable>(program::parse(text)); })) {}
 
   void launch(const std::vector<at::Tensor>& tensors, const std::vector<int64_t>& symbols) const {
     aten::launch(*executable_, tensors, symbols);
@@ -60,10 +59,14 @@ class Program {
 
 const char* type_name(program::Type type) {
   switch (type) {
-    case program::Type::F: return "F";
-    case program::Type::I: return "I";
-    case program::Type::B: return "B";
-    case program::Type::N: break;
+    case program::Type::F:
+      return "F";
+    case program::Type::I:
+      return "I";
+    case program::Type::B:
+      return "B";
+    case program::Type::N:
+      break;
   }
   return "N";
 }
@@ -144,7 +147,8 @@ py::dict program_stats() {
 }
 
 /// [(name, classes of dtypes, kind, overloads served)], a row for each native eager kernel.
-std::vector<std::tuple<std::string, std::string, std::string, std::vector<std::string>>> native_ops() {
+std::vector<std::tuple<std::string, std::string, std::string, std::vector<std::string>>>
+native_ops() {
   std::vector<std::tuple<std::string, std::string, std::string, std::vector<std::string>>> rows;
   for (const aten::CatalogEntry& entry : aten::catalog()) {
     rows.emplace_back(entry.name, entry.types, entry.kind, entry.variants);
@@ -163,8 +167,8 @@ py::dict program_cache_stats() {
 }
 
 py::object default_generator(int device) {
-  return py::reinterpret_steal<py::object>(THPGenerator_Wrap(
-      aten::default_generator(static_cast<c10::DeviceIndex>(device))));
+  return py::reinterpret_steal<py::object>(
+      THPGenerator_Wrap(aten::default_generator(static_cast<c10::DeviceIndex>(device))));
 }
 
 template <class Function>
@@ -178,7 +182,8 @@ auto freed(Function&& function) {
 }
 
 void bind_devices(py::module_& module) {
-  module.def("device_count", freed([] { return translated([] { return runtime::device_count(); }); }));
+  module.def("device_count",
+             freed([] { return translated([] { return runtime::device_count(); }); }));
   module.def("open_device", freed([](int device) {
                aten::check_not_forked();
                const int index = checked(device);
@@ -199,8 +204,9 @@ void bind_devices(py::module_& module) {
              }),
              py::arg("device"));
   module.def("elapsed_ms", freed([](uintptr_t start, uintptr_t end) {
-               TORCH_CHECK_VALUE(start != 0 && end != 0,
-                                 "both events must be recorded before the time between them is asked for");
+               TORCH_CHECK_VALUE(
+                   start != 0 && end != 0,
+                   "both events must be recorded before the time between them is asked for");
                return translated([&] {
                  return static_cast<double>(reinterpret_cast<runtime::Event*>(start)->elapsed_ns(
                             *reinterpret_cast<runtime::Event*>(end))) /
@@ -216,7 +222,8 @@ void bind_memory(py::module_& module) {
   module.def("memory_stats", held(memory_stats), py::arg("device"));
   module.def("reset_peak_memory_stats", held([](int device) {
                const int index = checked(device);
-               if (runtime::is_initialized()) translated([&] { runtime::reset_peak_memory_stats(index); });
+               if (runtime::is_initialized())
+                 translated([&] { runtime::reset_peak_memory_stats(index); });
              }),
              py::arg("device"));
   module.def("memory_info", freed([](int device) {
@@ -235,10 +242,10 @@ void bind_memory(py::module_& module) {
 void bind_layouts(py::module_& module) {
   module.def("get_layout", held(get_layout), py::arg("tensor"));
   module.def("set_layout", freed(set_layout), py::arg("tensor"), py::arg("device_size"),
-             py::arg("stride_map"), py::arg("format"));
+             py::arg("stride_map"), py::arg("data_format"));
   module.def("get_downcast_warning", held([] { return aten::downcast_warning(); }));
-  module.def("set_downcast_warning", held([](bool enabled) { aten::set_downcast_warning(enabled); }),
-             py::arg("enabled"));
+  module.def("set_downcast_warning",
+             held([](bool enabled) { aten::set_downcast_warning(enabled); }), py::arg("enabled"));
   module.def("warn_downcast", held([](const std::string& op) { aten::warn_downcast(op); }),
              py::arg("op"));
 }
@@ -247,12 +254,15 @@ void bind_programs(py::module_& module) {
   py::class_<Program>(module, "Program", "A device program: what the device runs.")
       .def(py::init(held([](const std::string& text) { return std::make_unique<Program>(text); })),
            py::arg("text"))
-      .def("launch", freed([](const Program& program, const std::vector<at::Tensor>& tensors,
-                              const std::vector<int64_t>& symbols) { program.launch(tensors, symbols); }),
+      .def("launch",
+           freed([](const Program& program, const std::vector<at::Tensor>& tensors,
+                    const std::vector<int64_t>& symbols) { program.launch(tensors, symbols); }),
            py::arg("tensors"), py::arg("symbols") = std::vector<int64_t>())
       .def("bound_text",
            freed([](const Program& program, const std::vector<at::Tensor>& tensors,
-                    const std::vector<int64_t>& symbols) { return program.bound_text(tensors, symbols); }),
+                    const std::vector<int64_t>& symbols) {
+             return program.bound_text(tensors, symbols);
+           }),
            py::arg("tensors"), py::arg("symbols") = std::vector<int64_t>())
       .def_property_readonly("text", held([](const Program& program) { return program.text(); }))
       .def_property_readonly("name", held([](const Program& program) { return program.name(); }));

@@ -77,7 +77,9 @@ def test_functional_transforms_and_checkpoint():
     _, tangent = torch.func.jvp(lambda v: v * v, (x,), (torch.ones_like(x),))
     assert torch.allclose(tangent.cpu(), 2 * x.cpu(), rtol=1e-3)
     y = x.clone().requires_grad_()
-    torch.utils.checkpoint.checkpoint(lambda v: v.tanh() * 2, y, use_reentrant=False).sum().backward()
+    torch.utils.checkpoint.checkpoint(
+        lambda v: v.tanh() * 2, y, use_reentrant=False
+    ).sum().backward()
     assert y.grad.shape == y.shape
 
 

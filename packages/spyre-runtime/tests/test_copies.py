@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tensor_cases import DTYPES, FLOAT8_DTYPES, SIZES, equal, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensor_cases import DTYPES, FLOAT8_DTYPES, SIZES, equal, values
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -61,7 +61,7 @@ def test_values_beyond_float16_survive_on_the_device():
 def views(draw):
     """A base size and a function that takes some view of it."""
     rank = draw(st.integers(1, 5))
-    size = tuple(draw(st.integers(1, 9)) for _ in range(rank - 1)) + (draw(st.integers(1, 150)),)
+    size = (*(draw(st.integers(1, 9)) for _ in range(rank - 1)), draw(st.integers(1, 150)))
     order = draw(st.permutations(range(rank)))
     slices = []
     for d in order:

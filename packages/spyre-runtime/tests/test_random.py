@@ -89,12 +89,12 @@ def test_random_operators():
     assert x.min().item() == 0
     assert x.max().item() == 9
     assert sorted(torch.randperm(50, device="spyre").tolist()) == list(range(50))
-    assert 0.3 < torch.nn.functional.dropout(torch.ones(10000, device="spyre"), 0.5).mean() / 2 < 0.7
+    dropped = torch.nn.functional.dropout(torch.ones(10000, device="spyre"), 0.5)
+    assert dropped.mean().item() == pytest.approx(1.0, abs=0.1)
     assert torch.bernoulli(torch.full((1000,), 0.5, device="spyre")).mean().item() == pytest.approx(
         0.5, abs=0.1
     )
-    assert torch.multinomial(torch.tensor([0.0, 1.0], device="spyre"), 3, replacement=True).tolist() == [
-        1, 1, 1
-    ]  # fmt: skip
+    weights = torch.tensor([0.0, 1.0], device="spyre")
+    assert torch.multinomial(weights, 3, replacement=True).tolist() == [1, 1, 1]
     normal = torch.empty(5000, device="spyre").normal_(2.0, 3.0)
     assert normal.mean().item() == pytest.approx(2.0, abs=0.3)

@@ -79,6 +79,18 @@ def test_bits_written_elsewhere_leave_wide_values_alone():
     assert wide.cpu().tolist()[1:] == [1.0, 3.0]
 
 
+def test_many_scattered_bits_written():
+    source = values((50, 70), torch.float16)
+    there = source.to("spyre")
+    there.view(torch.int16)[:, ::3] = 0x3C00
+    source.view(torch.int16)[:, ::3] = 0x3C00
+    assert equal(there, source)
+    wide = torch.full((200,), 1e6).to("spyre").half()
+    wide.view(torch.int16)[::2] = 0x3C00
+    assert wide.float().cpu()[1::2].tolist() == pytest.approx([1e6] * 100, rel=2**-10)
+    assert wide.cpu()[::2].tolist() == [1.0] * 100
+
+
 def test_wider_and_narrower_items():
     source = torch.arange(12, dtype=torch.int64)
     there = source.to("spyre")

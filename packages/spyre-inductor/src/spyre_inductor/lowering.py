@@ -52,9 +52,9 @@ def register() -> None:
 
 def _lower(target: Any, handler: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> Any:
     """Returns None to leave the operation to Inductor."""
-    if not _on_device(args, kwargs):
-        return None
     forced = _forced.get()
+    if not _on_device(args, kwargs):
+        return _host_op(target, args, kwargs) if forced is not None else None
     if forced and (node := V.graph.current_node) is not None and node.name in forced:
         return _fall_back(target, forced[node.name], args, kwargs)
     if handler is not None:
@@ -76,19 +76,33 @@ def _lower(target: Any, handler: Callable[..., Any] | None, *args: Any, **kwargs
     return result
 
 
+def _host_op(target: Any, args: Any, kwargs: Any) -> Any:
+    """Host work inside a graph of the device runs eagerly: its code would need a compiler."""
+    returns_view = any(result.alias_info is not None for result in target._schema.returns)
+    on_host = "cpu" in _devices(args, kwargs)
+    if returns_view or not on_host or getattr(lowerings[target], "_is_fallback_handler", False):
+        return None
+    return _fall_back(target, "host work in a graph of the device runs eagerly", args, kwargs)
+
+
 def _fall_back(target: Any, reason: str, args: Any, kwargs: Any) -> Any:
     note_fallback(str(target), reason)
     result = fallback_handler(target, add_to_fallback_set=False)(*args, **kwargs)
-    return () if result is None else result  # None would ask Inductor for its own lowering
+    if result is not None:
+        return result
+    # None would ask Inductor for its own lowering; what changes a list in place stands for it
+    return list(args[0]) if args and isinstance(args[0], (list, tuple)) else ()
 
 
 def _is_mutable(target: Any) -> bool:
     return bool(target._schema.is_mutable)
 
 
-def _tensors(args: Any, kwargs: Any) -> list[Any]:
+def _devices(args: Any, kwargs: Any) -> set[str]:
+    """Types of the devices that the tensors among the arguments are on."""
     leaves = pytree.tree_leaves((args, kwargs))
-    return [leaf for leaf in leaves if isinstance(leaf, (ir.TensorBox, ir.BaseView, ir.StorageBox))]
+    devices = [leaf.get_device() for leaf in leaves if isinstance(leaf, ir.TensorBox)]
+    return {device.type for device in devices if device is not None}
 
 
 def _on_device(args: Any, kwargs: Any) -> bool:

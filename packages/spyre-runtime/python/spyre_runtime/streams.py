@@ -30,6 +30,7 @@ class Stream(torch.Stream):
     """
 
     def __new__(cls, device: DeviceLike = None, priority: int = 0, **parts: Any) -> Stream:
+        """Take a stream from its pool, or wrap the one that ``parts`` identify."""
         if parts:  # stream_id, device_index, device_type: an existing stream
             return super().__new__(cls, **parts)
         if isinstance(priority, bool) or not isinstance(priority, int):
@@ -79,6 +80,7 @@ class Event(torch.Event):
         blocking: bool = False,
         interprocess: bool = False,
     ) -> Event:
+        """Make an event that has not been recorded yet."""
         if interprocess:
             raise NotImplementedError("spyre events cannot be shared between processes")
         target = torch.device(DEVICE_NAME, device_index(device))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.autocast("spyre"): PyTorch's own lists of what runs in lower precision, what in float32, and what in
-// the widest type of its arguments.
+// torch.autocast("spyre"): PyTorch's own lists of what runs in lower precision, what in float32,
+// and what in the widest type of its arguments.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
@@ -8,9 +8,7 @@
 namespace at::autocast {
 namespace {
 
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFallthrough());
-}
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 
 TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 #define SPYRE_LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)

@@ -26,7 +26,8 @@ namespace {
 using c10::ScalarType;
 using layout::HostDtype;
 
-// --- host memory that queued copies read or write --------------------------------------------------
+// --- host memory that queued copies read or write
+// --------------------------------------------------
 
 struct PendingTransfer {
   runtime::Event done;
@@ -51,7 +52,8 @@ void hold_until_done(runtime::StreamId stream, const at::Tensor& host) {
   pending().list.push_back({std::move(event), host});
 }
 
-// --- where a tensor's elements lie -----------------------------------------------------------------
+// --- where a tensor's elements lie
+// -----------------------------------------------------------------
 
 bool is_byte(ScalarType dtype) { return dtype == ScalarType::Byte || dtype == ScalarType::Char; }
 
@@ -64,8 +66,8 @@ bool is_whole_storage_bytes(const at::Tensor& tensor) {
          tensor.numel() == static_cast<int64_t>(tensor.storage().nbytes());
 }
 
-/// locate() for host copies: bytes of either sign are copied as what the allocation holds, so that raw
-/// storages stay raw.
+/// locate() for host copies: bytes of either sign are copied as what the allocation holds, so that
+/// raw storages stay raw.
 Location locate_for_transfer(const at::Tensor& tensor) {
   if (is_byte(tensor.scalar_type())) {
     const StorageLocation found = locate_storage(*tensor.storage().unsafeGetStorageImpl());
@@ -108,7 +110,8 @@ at::Tensor without_negative_bit(const at::Tensor& tensor) {
   return tensor.is_neg() ? at::_neg_view(tensor) : tensor;
 }
 
-// --- the three directions --------------------------------------------------------------------------
+// --- the three directions
+// --------------------------------------------------------------------------
 
 void host_to_device(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   at::Tensor source = self.resolve_conj().resolve_neg();
@@ -123,7 +126,8 @@ void host_to_device(const at::Tensor& self, const at::Tensor& dst, bool non_bloc
     return;
   }
   const runtime::StreamId stream = runtime::current_stream(location.allocation->device);
-  const bool is_async = non_blocking && source.data_ptr() != nullptr && is_pinned_memory(source.data_ptr());
+  const bool is_async =
+      non_blocking && source.data_ptr() != nullptr && is_pinned_memory(source.data_ptr());
   translated([&] {
     runtime::copy_to_device(stream, location.allocation, location.offset, dst.sizes().vec(),
                             dst.strides().vec(), {source.data_ptr(), source.strides().vec()},
@@ -160,19 +164,20 @@ bool on_device(const at::Tensor& self, const at::Tensor& dst) {
       is_whole_storage_bytes(dst)) {
     const StorageLocation from = locate_storage(*self.storage().unsafeGetStorageImpl());
     const StorageLocation to = locate_storage(*dst.storage().unsafeGetStorageImpl());
-    if (from.byte_offset == 0 && to.byte_offset == 0 && copy_whole(to.allocation, from.allocation)) {
+    if (from.byte_offset == 0 && to.byte_offset == 0 &&
+        copy_whole(to.allocation, from.allocation)) {
       return true;
     }
   }
   const Location from = locate(self);
   const Location to = locate(dst);
   if (from.is_reinterpreted || to.is_reinterpreted) return false;
-  const bool is_whole =
-      self.scalar_type() == dst.scalar_type() && self.sizes() == dst.sizes() &&
-      self.strides() == dst.strides() && self.is_non_overlapping_and_dense() && from.offset == 0 &&
-      to.offset == 0 && from.allocation->layout_id == to.allocation->layout_id &&
-      static_cast<int64_t>(self.nbytes()) == from.allocation->logical_bytes &&
-      static_cast<int64_t>(dst.nbytes()) == to.allocation->logical_bytes;
+  const bool is_whole = self.scalar_type() == dst.scalar_type() && self.sizes() == dst.sizes() &&
+                        self.strides() == dst.strides() && self.is_non_overlapping_and_dense() &&
+                        from.offset == 0 && to.offset == 0 &&
+                        from.allocation->layout_id == to.allocation->layout_id &&
+                        static_cast<int64_t>(self.nbytes()) == from.allocation->logical_bytes &&
+                        static_cast<int64_t>(dst.nbytes()) == to.allocation->logical_bytes;
   if (is_whole) {
     translated([&] {
       runtime::copy_bytes(runtime::current_stream(to.allocation->device), to.allocation,
@@ -180,13 +185,13 @@ bool on_device(const at::Tensor& self, const at::Tensor& dst) {
     });
     return true;
   }
-  launch_copy({from.allocation, from.offset}, {to.allocation, to.offset}, dst.sizes(), self.strides(),
-              dst.strides());
+  launch_copy({from.allocation, from.offset}, {to.allocation, to.offset}, dst.sizes(),
+              self.strides(), dst.strides());
   return true;
 }
 
-/// Another device of the same kind, through the host. SEN169 values beyond float16's range would not
-/// survive there, so they travel as float32.
+/// Another device of the same kind, through the host. SEN169 values beyond float16's range would
+/// not survive there, so they travel as float32.
 void between_devices(const at::Tensor& self, const at::Tensor& dst) {
   if (is_whole_storage_bytes(self) && is_whole_storage_bytes(dst) &&
       !locate_for_transfer(self).is_reinterpreted) {
@@ -245,9 +250,10 @@ at::Tensor to_cpu(const at::Tensor& tensor) {
   } else if (locate_for_transfer(plain).is_reinterpreted) {
     host = read_span(plain);
   } else {
-    host = plain.is_non_overlapping_and_dense()
-               ? at::empty_strided(plain.sizes(), plain.strides(), plain.options().device(c10::kCPU))
-               : at::empty(plain.sizes(), plain.options().device(c10::kCPU));
+    host =
+        plain.is_non_overlapping_and_dense()
+            ? at::empty_strided(plain.sizes(), plain.strides(), plain.options().device(c10::kCPU))
+            : at::empty(plain.sizes(), plain.options().device(c10::kCPU));
     const Location location = locate_for_transfer(plain);
     translated([&] {
       runtime::copy_to_host(runtime::current_stream(location.allocation->device),
@@ -301,10 +307,10 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
     between_devices(source, dst);
     return dst;
   }
-  const bool is_same_view = source.storage().unsafeGetStorageImpl() == dst.storage().unsafeGetStorageImpl() &&
-                            source.storage_offset() == dst.storage_offset() &&
-                            source.strides() == dst.strides() &&
-                            source.scalar_type() == dst.scalar_type();
+  const bool is_same_view =
+      source.storage().unsafeGetStorageImpl() == dst.storage().unsafeGetStorageImpl() &&
+      source.storage_offset() == dst.storage_offset() && source.strides() == dst.strides() &&
+      source.scalar_type() == dst.scalar_type();
   if (is_same_view) return dst;
   at::assert_no_partial_overlap(dst, source);
   if (!on_device(source, dst)) copy_from(to_cpu(source), dst, /*non_blocking=*/false);

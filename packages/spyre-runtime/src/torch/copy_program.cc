@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that copy and cast. Portable in extents and strides (symbols), so there is one per pair of
-// dtypes and rank; the runtime keeps the bound forms.
+// Programs that copy and cast. Portable in extents and strides (symbols), so there is one per pair
+// of dtypes and rank; the runtime keeps the bound forms.
 #include "torch/copy_program.h"
 
 #include <c10/util/SmallVector.h>
@@ -26,23 +26,31 @@ enum class Kind { kFloat, kInt, kBool };
 
 Kind kind_of(HostDtype dtype) {
   switch (dtype) {
-    case HostDtype::kBool: return Kind::kBool;
+    case HostDtype::kBool:
+      return Kind::kBool;
     case HostDtype::kInt8:
     case HostDtype::kInt16:
     case HostDtype::kInt32:
     case HostDtype::kInt64:
-    case HostDtype::kUInt8: return Kind::kInt;
-    default: return Kind::kFloat;
+    case HostDtype::kUInt8:
+      return Kind::kInt;
+    default:
+      return Kind::kFloat;
   }
 }
 
 const char* float_to_int_op(HostDtype to) {
   switch (to) {
-    case HostDtype::kInt8: return "f2i_i8";
-    case HostDtype::kInt16: return "f2i_i16";
-    case HostDtype::kInt32: return "f2i_i32";
-    case HostDtype::kUInt8: return "f2i_u8";
-    default: return "f2i_i64";
+    case HostDtype::kInt8:
+      return "f2i_i8";
+    case HostDtype::kInt16:
+      return "f2i_i16";
+    case HostDtype::kInt32:
+      return "f2i_i32";
+    case HostDtype::kUInt8:
+      return "f2i_u8";
+    default:
+      return "f2i_i64";
   }
 }
 
@@ -94,9 +102,9 @@ std::string copy_text(HostDtype from, HostDtype to, size_t rank, bool keep_infin
   for (const char prefix : {'n', 'p', 'q'}) {
     for (size_t i = 0; i < rank; ++i) out << "symbol " << prefix << i << "\n";
   }
-  out << "buffer b0 arg " << layout::host_dtype_name(from) << " size " << extent << " stride " << source
-      << "\nbuffer b1 arg " << layout::host_dtype_name(to) << " size " << extent << " stride " << target
-      << "\nstage \"copy\"\n";
+  out << "buffer b0 arg " << layout::host_dtype_name(from) << " size " << extent << " stride "
+      << source << "\nbuffer b1 arg " << layout::host_dtype_name(to) << " size " << extent
+      << " stride " << target << "\nstage \"copy\"\n";
   for (size_t i = 0; i < rank; ++i) out << "  loop n" << i << "\n";
   out << "  access a0 b0 stride " << source << " offset 0\n  access a1 b1 stride " << target
       << " offset 0\n  phase\n    %0 = load a0\n";
@@ -120,6 +128,22 @@ runtime::Executable& copy_executable(HostDtype from, HostDtype to, size_t rank,
   return *entry;
 }
 
+std::string masked_store_text(HostDtype dtype) {
+  const std::string name(layout::host_dtype_name(dtype));
+  return "spyre.program 1\nname \"masked_store\"\nsymbol n\n"
+         "buffer b0 arg bool size [n] stride [1]\n"
+         "buffer b1 arg " +
+         name +
+         " size [n] stride [1]\n"
+         "buffer b2 arg " +
+         name +
+         " size [n] stride [1]\n"
+         "stage \"masked_store\"\n  loop n\n"
+         "  access a0 b0 stride [1] offset 0\n  access a1 b1 stride [1] offset 0\n"
+         "  access a2 b2 stride [1] offset 0\n"
+         "  phase\n    %0 = load a0\n    %1 = load a1\n    store a2 %1 if %0\n";
+}
+
 struct Dim {
   int64_t extent, from, to;
 };
@@ -134,7 +158,8 @@ void launch_copy(runtime::Executable::Arg from, runtime::Executable::Arg to,
     if (size[i] == 0) return;
     if (size[i] > 1) dims.push_back({size[i], from_stride[i], to_stride[i]});
   }
-  std::stable_sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.to > b.to; });
+  std::stable_sort(dims.begin(), dims.end(),
+                   [](const Dim& a, const Dim& b) { return a.to > b.to; });
   // Neighbours that step through memory as one dimension on both sides become one.
   c10::SmallVector<Dim, 8> merged;
   for (const Dim& dim : dims) {
@@ -158,6 +183,29 @@ void launch_copy(runtime::Executable::Arg from, runtime::Executable::Arg to,
     copy_executable(from.allocation->dtype, to.allocation->dtype, rank, keep_infinity_code)
         .launch(runtime::current_stream(to.allocation->device), args, 2, symbols.data(),
                 symbols.size());
+  });
+}
+
+void launch_masked_store(runtime::Allocation* mask, runtime::Allocation* from,
+                         runtime::Executable::Arg to, int64_t count) {
+  // Leaked, as above.
+  static auto& mutex = *new std::mutex;
+  static auto& made = *new std::map<HostDtype, std::unique_ptr<runtime::Executable>>;
+  runtime::Executable* executable = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    auto& entry = made[from->dtype];
+    if (entry == nullptr) {
+      entry = translated([&] {
+        return std::make_unique<runtime::Executable>(
+            program::parse(masked_store_text(from->dtype)));
+      });
+    }
+    executable = entry.get();
+  }
+  const runtime::Executable::Arg args[] = {{mask, 0}, {from, 0}, to};
+  translated([&] {
+    executable->launch(runtime::current_stream(to.allocation->device), args, 3, &count, 1);
   });
 }
 

@@ -14,11 +14,11 @@ void debug_line(const std::string& text);
 }  // namespace spyre::aten
 
 /// SPYRE_DEBUG("text " << value); the arguments are evaluated only if debugging is on.
-#define SPYRE_DEBUG(stream_expression)                \
-  do {                                                \
-    if (C10_UNLIKELY(::spyre::aten::debug_enabled())) { \
-      std::ostringstream spyre_debug_text;            \
-      spyre_debug_text << stream_expression;          \
+#define SPYRE_DEBUG(stream_expression)                   \
+  do {                                                   \
+    if (C10_UNLIKELY(::spyre::aten::debug_enabled())) {  \
+      std::ostringstream spyre_debug_text;               \
+      spyre_debug_text << stream_expression;             \
       ::spyre::aten::debug_line(spyre_debug_text.str()); \
-    }                                                 \
+    }                                                    \
   } while (false)

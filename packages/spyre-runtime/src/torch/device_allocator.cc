@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device's memory as c10 sees it: DataPtrs over runtime allocations, and torch.accelerator.memory_*.
+// The device's memory as c10 sees it: DataPtrs over runtime allocations, and
+// torch.accelerator.memory_*.
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "torch/debug.h"
@@ -47,7 +48,8 @@ class SpyreAllocator final : public c10::DeviceAllocator {
     TORCH_CHECK_VALUE(target != nullptr && source != nullptr,
                       "copy_data expects two addresses in spyre memory, found ", to, " and ", from);
     const auto begin = static_cast<int64_t>(reinterpret_cast<uint64_t>(to) - target->handle);
-    const auto source_begin = static_cast<int64_t>(reinterpret_cast<uint64_t>(from) - source->handle);
+    const auto source_begin =
+        static_cast<int64_t>(reinterpret_cast<uint64_t>(from) - source->handle);
     if (begin == 0 && source_begin == 0 &&
         static_cast<int64_t>(size_bytes) == source->logical_bytes && copy_whole(target, source)) {
       return;
@@ -124,9 +126,9 @@ c10::DataPtr wrap_allocation(runtime::Allocation* allocation) {
 }
 
 runtime::Allocation* allocate_raw(int device, int64_t size_bytes) {
-  runtime::Allocation* allocation = allocate_typed(
-      device, layout::Layout::row_major({size_bytes}, layout::HostDtype::kInt8),
-      layout::HostDtype::kInt8, size_bytes);
+  runtime::Allocation* allocation =
+      allocate_typed(device, layout::Layout::row_major({size_bytes}, layout::HostDtype::kInt8),
+                     layout::HostDtype::kInt8, size_bytes);
   allocation->raw = true;
   return allocation;
 }

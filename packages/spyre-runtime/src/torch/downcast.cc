@@ -56,10 +56,12 @@ void warn_downcast(const std::string& op) {
     const std::lock_guard lock(own.mutex);
     if (!own.warned.insert(op).second) return;
   }
-  warn_user(op +
-            " on device spyre rounds its float32 operands to float16, which the matrix units take; the sum is "
-            "float32; cast to torch.float16 to say so, or set TORCH_SPYRE_DOWNCAST_WARN=0 to hide this "
-            "warning");
+  warn_user(
+      op +
+      " on device spyre rounds its float32 operands to float16, which the matrix units take; the "
+      "sum is "
+      "float32; cast to torch.float16 to say so, or set TORCH_SPYRE_DOWNCAST_WARN=0 to hide this "
+      "warning");
 }
 
 }  // namespace spyre::aten

@@ -10,20 +10,25 @@
 
 #include "spyre/runtime/errors.h"
 
-/// The boundary where errors of the torch-free libraries become c10 exceptions, which PyTorch turns into
-/// Python ones of the same kind.
+/// The boundary where errors of the torch-free libraries become c10 exceptions, which PyTorch turns
+/// into Python ones of the same kind.
 namespace spyre::aten {
 
 [[noreturn]] inline void rethrow_as_c10(const runtime::Error& error) {
   using runtime::ErrorKind;
   const char* what = error.what();
   switch (error.kind()) {
-    case ErrorKind::kValue: C10_THROW_ERROR(ValueError, what);
-    case ErrorKind::kIndex: C10_THROW_ERROR(IndexError, what);
-    case ErrorKind::kNotImplemented: C10_THROW_ERROR(NotImplementedError, what);
-    case ErrorKind::kOutOfMemory: C10_THROW_ERROR(OutOfMemoryError, what);
+    case ErrorKind::kValue:
+      C10_THROW_ERROR(ValueError, what);
+    case ErrorKind::kIndex:
+      C10_THROW_ERROR(IndexError, what);
+    case ErrorKind::kNotImplemented:
+      C10_THROW_ERROR(NotImplementedError, what);
+    case ErrorKind::kOutOfMemory:
+      C10_THROW_ERROR(OutOfMemoryError, what);
     case ErrorKind::kRuntime:
-    case ErrorKind::kInternal: break;
+    case ErrorKind::kInternal:
+      break;
   }
   C10_THROW_ERROR(Error, what);
 }
@@ -42,7 +47,8 @@ decltype(auto) translated(Body&& body) {
   }
 }
 
-/// A Python UserWarning at the Python line that got here. (TORCH_WARN would name a C++ path of the build.)
+/// A Python UserWarning at the Python line that got here. (TORCH_WARN would name a C++ path of the
+/// build.)
 inline void warn_user(const std::string& message) {
   c10::warn(c10::Warning(c10::UserWarning(), {__func__, "spyre_runtime", __LINE__}, message,
                          /*verbatim=*/false));

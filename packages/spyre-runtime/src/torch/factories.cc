@@ -34,19 +34,26 @@ c10::Device device_or_current(std::optional<c10::Device> device) {
 /// torch.use_deterministic_algorithms fills new memory with NaN or the largest value.
 at::Tensor with_deterministic_fill(at::Tensor tensor) {
   const at::Context& context = at::globalContext();
-  if (C10_LIKELY(!context.deterministicAlgorithms() || !context.deterministicFillUninitializedMemory())) {
+  if (C10_LIKELY(!context.deterministicAlgorithms() ||
+                 !context.deterministicFillUninitializedMemory())) {
     return tensor;
   }
   if (tensor.numel() == 0) return tensor;
   const c10::ScalarType dtype = tensor.scalar_type();
   if (c10::isFloatingType(dtype)) return tensor.fill_(std::numeric_limits<double>::quiet_NaN());
   switch (dtype) {
-    case c10::ScalarType::Bool: return tensor.fill_(true);
-    case c10::ScalarType::Byte: return tensor.fill_(std::numeric_limits<uint8_t>::max());
-    case c10::ScalarType::Char: return tensor.fill_(std::numeric_limits<int8_t>::max());
-    case c10::ScalarType::Short: return tensor.fill_(std::numeric_limits<int16_t>::max());
-    case c10::ScalarType::Int: return tensor.fill_(std::numeric_limits<int32_t>::max());
-    default: return tensor.fill_(std::numeric_limits<int64_t>::max());
+    case c10::ScalarType::Bool:
+      return tensor.fill_(true);
+    case c10::ScalarType::Byte:
+      return tensor.fill_(std::numeric_limits<uint8_t>::max());
+    case c10::ScalarType::Char:
+      return tensor.fill_(std::numeric_limits<int8_t>::max());
+    case c10::ScalarType::Short:
+      return tensor.fill_(std::numeric_limits<int16_t>::max());
+    case c10::ScalarType::Int:
+      return tensor.fill_(std::numeric_limits<int32_t>::max());
+    default:
+      return tensor.fill_(std::numeric_limits<int64_t>::max());
   }
 }
 
@@ -77,7 +84,8 @@ at::Tensor empty_strided_op(at::IntArrayRef size, at::IntArrayRef stride,
               ") must match dimensionality of strides (", stride.size(), ")");
   at::detail::check_size_nonnegative(size);
   for (const int64_t step : stride) {
-    TORCH_CHECK(step >= 0, "strides of a new tensor must not be negative, found ", list_text(stride));
+    TORCH_CHECK(step >= 0, "strides of a new tensor must not be negative, found ",
+                list_text(stride));
   }
   return with_deterministic_fill(
       empty_strided(size, stride, c10::dtype_or_default(dtype), device_or_current(device)));
@@ -121,7 +129,8 @@ const at::Tensor& resize_op(const at::Tensor& self, at::IntArrayRef size,
     self.unsafeGetTensorImpl()->empty_tensor_restride(*memory_format);
   }
   const at::Context& context = at::globalContext();
-  if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
+  if (C10_UNLIKELY(context.deterministicAlgorithms() &&
+                   context.deterministicFillUninitializedMemory())) {
     const auto item = static_cast<int64_t>(self.itemsize());
     const int64_t former = former_bytes / item;
     const int64_t now = static_cast<int64_t>(self.storage().nbytes()) / item;
@@ -133,7 +142,8 @@ const at::Tensor& resize_op(const at::Tensor& self, at::IntArrayRef size,
 at::Tensor& set_storage_op(at::Tensor& self, at::Storage source, int64_t storage_offset,
                            at::IntArrayRef size, at::IntArrayRef stride) {
   const auto contiguous = c10::contiguous_strides(size);
-  const at::IntArrayRef steps = stride.empty() && !size.empty() ? at::IntArrayRef(contiguous) : stride;
+  const at::IntArrayRef steps =
+      stride.empty() && !size.empty() ? at::IntArrayRef(contiguous) : stride;
   at::native::checkSetStorage(self, std::move(source), storage_offset, size, steps);
   self.unsafeGetTensorImpl()->set_storage_offset(storage_offset);
   set_size_and_storage(self, size, steps);
@@ -160,7 +170,8 @@ at::Tensor& set_nothing(at::Tensor& self) {
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
-  TORCH_CHECK(self.numel() == 1, "a tensor with ", self.numel(), " elements cannot be converted to a scalar");
+  TORCH_CHECK(self.numel() == 1, "a tensor with ", self.numel(),
+              " elements cannot be converted to a scalar");
   return to_cpu(self).item();
 }
 

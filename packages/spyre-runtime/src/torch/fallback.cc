@@ -28,7 +28,8 @@ namespace {
 
 using torch::jit::Stack;
 
-// --- what the user wants to know -------------------------------------------------------------------
+// --- what the user wants to know
+// -------------------------------------------------------------------
 
 enum class Mode { kWarn, kSilent, kError };
 
@@ -86,7 +87,8 @@ std::string describe(const Stack& stack, size_t begin) {
   return out.str();
 }
 
-// --- operators that the CPU serves under another name ----------------------------------------------
+// --- operators that the CPU serves under another name
+// ----------------------------------------------
 
 /// The op to run on the host, after adapting the stack where the signatures differ.
 c10::OperatorHandle host_operator(const c10::OperatorHandle& op, Stack& stack, size_t begin) {
@@ -109,7 +111,8 @@ c10::OperatorHandle host_operator(const c10::OperatorHandle& op, Stack& stack, s
   return op;
 }
 
-// --- one call --------------------------------------------------------------------------------------
+// --- one call
+// --------------------------------------------------------------------------------------
 
 /// A Spyre argument and its host copy.
 struct HostCopy {
@@ -127,12 +130,14 @@ class Call {
   void run() {
     find_device();
     const c10::OperatorHandle host_op = host_operator(op_, stack_, begin_);
-    TORCH_CHECK_NOT_IMPLEMENTED(host_op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), name_,
-                                " on ", describe(stack_, begin_),
-                                " has no kernel on device spyre, and none on the CPU to fall back to");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        host_op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), name_, " on ",
+        describe(stack_, begin_),
+        " has no kernel on device spyre, and none on the CPU to fall back to");
     const auto& arguments = host_op.schema().arguments();
     for (size_t i = 0; i < arguments.size(); ++i) {
-      const bool is_written = arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite();
+      const bool is_written =
+          arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite();
       stack_[begin_ + i] = argument_to_host(std::move(stack_[begin_ + i]), is_written);
     }
     {
@@ -150,7 +155,8 @@ class Call {
   }
 
  private:
-  // Devices: every tensor is on one Spyre device, except 0-dim CPU tensors (scalars) and CPU indices.
+  // Devices: every tensor is on one Spyre device, except 0-dim CPU tensors (scalars) and CPU
+  // indices.
   void find_device() {
     for (size_t i = begin_; i < stack_.size(); ++i) {
       const c10::IValue& value = stack_[i];
@@ -167,13 +173,14 @@ class Call {
       }
     }
     if (device_.has_value() && cpu_tensor_.defined()) {
-      TORCH_CHECK(false, "Expected all tensors to be on the same device, but ", name_, " got tensors on ",
-                  *device_, " and on cpu (of size ", list_text(cpu_tensor_.sizes()),
-                  "); move them to one device");
+      TORCH_CHECK(false, "Expected all tensors to be on the same device, but ", name_,
+                  " got tensors on ", *device_, " and on cpu (of size ",
+                  list_text(cpu_tensor_.sizes()), "); move them to one device");
     }
     if (!device_.has_value() && !factory_device_.has_value() && saw_cpu_tensor_) {
       // Only the generator's key brought this call here.
-      TORCH_CHECK_VALUE(false, name_, " got a generator of device spyre for tensors on the CPU; pass one of the "
+      TORCH_CHECK_VALUE(false, name_,
+                        " got a generator of device spyre for tensors on the CPU; pass one of the "
                         "CPU or none");
     }
     if (!device_.has_value()) device_ = factory_device_.value_or(c10::Device(kSpyre));
@@ -187,13 +194,14 @@ class Call {
     if (!is_spyre(tensor)) {
       saw_cpu_tensor_ |= tensor.device().is_cpu();
       if (tensor.device().is_cpu() && tensor.dim() > 0 && !is_index) cpu_tensor_ = tensor;
-      TORCH_CHECK(tensor.device().is_cpu(), "Expected all tensors to be on the same device, but ", name_,
-                  " got one on ", tensor.device(), " besides spyre");
+      TORCH_CHECK(tensor.device().is_cpu(), "Expected all tensors to be on the same device, but ",
+                  name_, " got one on ", tensor.device(), " besides spyre");
       return;
     }
     TORCH_CHECK(!device_.has_value() || *device_ == tensor.device(),
                 "Expected all tensors to be on the same device, but ", name_, " got tensors on ",
-                device_.value_or(tensor.device()), " and ", tensor.device(), "; move them to one device");
+                device_.value_or(tensor.device()), " and ", tensor.device(),
+                "; move them to one device");
     device_ = tensor.device();
   }
 
@@ -240,15 +248,16 @@ class Call {
     written_.push_back(copy);
   }
 
-  /// Strides decide the memory format of results, so the copy has the original's unless its gaps would
-  /// cost much more memory than its elements.
+  /// Strides decide the memory format of results, so the copy has the original's unless its gaps
+  /// would cost much more memory than its elements.
   static at::Tensor faithful_host_copy(const at::Tensor& tensor) {
     if (tensor.numel() == 0 || tensor.is_non_overlapping_and_dense()) return to_cpu(tensor);
     int64_t span = 1;
     for (int64_t d = 0; d < tensor.dim(); ++d) span += (tensor.size(d) - 1) * tensor.stride(d);
     constexpr int64_t kAffordableGap = 4;
     // Overlap that is hard to rule out does no harm here: both addresses get the same value.
-    if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes || span > kAffordableGap * tensor.numel()) {
+    if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes ||
+        span > kAffordableGap * tensor.numel()) {
       return to_cpu(tensor);
     }
     at::Tensor host =
@@ -268,7 +277,8 @@ class Call {
     if (value.isTensor()) return tensor_to_device(value.toTensor());
     if (value.isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(tensor_to_device(tensor));
+      for (const at::Tensor& tensor : value.toTensorVector())
+        list.push_back(tensor_to_device(tensor));
       return list;
     }
     return value;
@@ -283,23 +293,27 @@ class Call {
         result.layout() == c10::kStrided, name_, " on ", *device_, " gives a tensor of layout ",
         result.layout(), ", which device spyre does not have; move its arguments to the CPU first");
     if (!maybe_host_dtype(result.scalar_type()).has_value()) {
-      TORCH_CHECK_NOT_IMPLEMENTED(false, name_, " on ", *device_, " gives a tensor of dtype ",
-                                  dtype_name(result.scalar_type()),
-                                  ", which has no format on device spyre; move its arguments to the CPU "
-                                  "first, or ask for another dtype");
+      TORCH_CHECK_NOT_IMPLEMENTED(
+          false, name_, " on ", *device_, " gives a tensor of dtype ",
+          dtype_name(result.scalar_type()),
+          ", which has no format on device spyre; move its arguments to the CPU "
+          "first, or ask for another dtype");
     }
     for (const HostCopy& copy : copies_) {
       if (result.numel() == 0 || !result.storage().is_alias_of(copy.host.storage())) continue;
-      if (copy.host.strides() == copy.original.strides() && copy.host.sizes() == copy.original.sizes() &&
+      if (copy.host.strides() == copy.original.strides() &&
+          copy.host.sizes() == copy.original.sizes() &&
           copy.host.scalar_type() == result.scalar_type()) {
         return copy.original.as_strided(
             result.sizes(), result.strides(),
             copy.original.storage_offset() + result.storage_offset() - copy.host.storage_offset());
       }
     }
-    const at::Tensor dense =
-        result.is_non_overlapping_and_dense() ? result.resolve_conj().resolve_neg() : result.contiguous();
-    at::Tensor on_device = empty_strided(dense.sizes(), dense.strides(), dense.scalar_type(), *device_);
+    const at::Tensor dense = result.is_non_overlapping_and_dense()
+                                 ? result.resolve_conj().resolve_neg()
+                                 : result.contiguous();
+    at::Tensor on_device =
+        empty_strided(dense.sizes(), dense.strides(), dense.scalar_type(), *device_);
     copy_from(dense, on_device, /*non_blocking=*/false);
     if (result.unsafeGetTensorImpl()->is_wrapped_number()) {
       on_device.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -326,11 +340,14 @@ void fill_in_generator(const c10::OperatorHandle& op, Stack& stack) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!stack[begin + i].isNone()) continue;
     const auto optional = arguments[i].type()->cast<c10::OptionalType>();
-    if (optional == nullptr || optional->getElementType()->kind() != c10::TypeKind::GeneratorType) continue;
+    if (optional == nullptr || optional->getElementType()->kind() != c10::TypeKind::GeneratorType)
+      continue;
     c10::DeviceIndex device = -1;
     for (size_t k = begin; k < stack.size(); ++k) {
-      if (stack[k].isTensor() && is_spyre(stack[k].toTensor())) device = stack[k].toTensor().device().index();
-      if (stack[k].isDevice() && stack[k].toDevice().type() == kSpyre) device = stack[k].toDevice().index();
+      if (stack[k].isTensor() && is_spyre(stack[k].toTensor()))
+        device = stack[k].toTensor().device().index();
+      if (stack[k].isDevice() && stack[k].toDevice().type() == kSpyre)
+        device = stack[k].toDevice().index();
     }
     stack[begin + i] = default_generator(device);
   }
@@ -342,17 +359,18 @@ void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
   const std::string name = op_name(op);
   const Mode mode = fallback_mode();
   if (mode == Mode::kError) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, name, " on ",
-                                describe(*stack, stack->size() - op.schema().arguments().size()),
-                                " has no kernel on device spyre, and SPYRE_FALLBACK=error forbids running "
-                                "it on the CPU; unset SPYRE_FALLBACK to allow it");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, name, " on ", describe(*stack, stack->size() - op.schema().arguments().size()),
+        " has no kernel on device spyre, and SPYRE_FALLBACK=error forbids running "
+        "it on the CPU; unset SPYRE_FALLBACK to allow it");
   }
-  SPYRE_DEBUG("fallback to the CPU: " << name
-                                      << describe(*stack, stack->size() - op.schema().arguments().size()));
+  SPYRE_DEBUG("fallback to the CPU: "
+              << name << describe(*stack, stack->size() - op.schema().arguments().size()));
   if (count(name) && mode == Mode::kWarn) {
-    warn_user(name +
-              " has no kernel on device spyre and runs on the CPU, with copies there and back; set "
-              "SPYRE_FALLBACK=silent to hide this warning or SPYRE_FALLBACK=error to raise instead");
+    warn_user(
+        name +
+        " has no kernel on device spyre and runs on the CPU, with copies there and back; set "
+        "SPYRE_FALLBACK=silent to hide this warning or SPYRE_FALLBACK=error to raise instead");
   }
   const std::string label = "spyre::fallback::" + name;
   RECORD_FUNCTION(label, c10::ArrayRef<const c10::IValue>());
@@ -375,7 +393,9 @@ void reset_fallback_counts() {
 
 namespace {
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
+}
 
 // These have a kernel for PrivateUse1 in PyTorch that only raises; the fallback must be named.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

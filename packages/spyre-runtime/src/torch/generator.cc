@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random number generators of the device. Each owns a CPU generator: ops on the host draw from it, and
-// device kernels draw the seed of their counter-based generator from it, so that one state covers both.
+// Random number generators of the device. Each owns a CPU generator: ops on the host draw from it,
+// and device kernels draw the seed of their counter-based generator from it, so that one state
+// covers both.
 #include "torch/generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -21,7 +22,8 @@ constexpr int kMaxDevices = 128;
 class SpyreGenerator final : public c10::GeneratorImpl {
  public:
   SpyreGenerator(c10::DeviceIndex device, at::Generator host)
-      : GeneratorImpl(c10::Device(kSpyre, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+      : GeneratorImpl(c10::Device(kSpyre, device),
+                      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
         host_(std::move(host)) {}
 
   const at::Generator& host() const { return host_; }
@@ -36,10 +38,12 @@ class SpyreGenerator final : public c10::GeneratorImpl {
     return impl()->seed();
   }
   void set_offset(uint64_t) override {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "a spyre generator has no offset; set its seed or its state");
+    TORCH_CHECK_NOT_IMPLEMENTED(false,
+                                "a spyre generator has no offset; set its seed or its state");
   }
   uint64_t get_offset() const override {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "a spyre generator has no offset; read its seed or its state");
+    TORCH_CHECK_NOT_IMPLEMENTED(false,
+                                "a spyre generator has no offset; read its seed or its state");
   }
   void set_state(const c10::TensorImpl& state) override {
     auto lock = lock_host();
@@ -69,8 +73,9 @@ class SpyreGenerator final : public c10::GeneratorImpl {
 };
 
 SpyreGenerator* as_spyre(const at::Generator& generator) {
-  TORCH_CHECK_VALUE(generator.device().type() == kSpyre, "expected a generator of device spyre, found one of ",
-                    generator.device(), "; make it with torch.Generator(device=\"spyre\")");
+  TORCH_CHECK_VALUE(generator.device().type() == kSpyre,
+                    "expected a generator of device spyre, found one of ", generator.device(),
+                    "; make it with torch.Generator(device=\"spyre\")");
   return generator.get<SpyreGenerator>();
 }
 
@@ -95,7 +100,8 @@ at::Generator make_generator(c10::DeviceIndex device) {
   return at::make_generator<SpyreGenerator>(index, at::detail::createCPUGenerator());
 }
 
-at::Generator host_generator(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
+at::Generator host_generator(const std::optional<at::Generator>& generator,
+                             c10::DeviceIndex device) {
   const at::Generator& own =
       generator.has_value() && generator->defined() ? *generator : default_generator(device);
   return as_spyre(own)->host();

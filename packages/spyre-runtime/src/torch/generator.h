@@ -12,9 +12,10 @@ namespace spyre::aten {
 const at::Generator& default_generator(c10::DeviceIndex device);
 at::Generator make_generator(c10::DeviceIndex device);
 
-/// The CPU generator that makes a Spyre generator's numbers, for ops that run on the host. Throws if
-/// `generator` is one of another device.
-at::Generator host_generator(const std::optional<at::Generator>& generator, c10::DeviceIndex device);
+/// The CPU generator that makes a Spyre generator's numbers, for ops that run on the host. Throws
+/// if `generator` is one of another device.
+at::Generator host_generator(const std::optional<at::Generator>& generator,
+                             c10::DeviceIndex device);
 
 /// Draws a seed for a random op on the device; advances the generator.
 uint64_t draw_seed(const std::optional<at::Generator>& generator, c10::DeviceIndex device);

@@ -12,8 +12,8 @@ namespace spyre::aten {
 runtime::StreamId to_stream_id(const c10::Stream& stream) {
   TORCH_CHECK_VALUE(stream.device_type() == kSpyre, "expected a spyre stream, found one of device ",
                     stream.device());
-  TORCH_CHECK_VALUE(stream.id() >= 0 && stream.id() <= kLastStreamId, "spyre stream id ", stream.id(),
-                    " is out of range: ids are 0 to ", kLastStreamId);
+  TORCH_CHECK_VALUE(stream.id() >= 0 && stream.id() <= kLastStreamId, "spyre stream id ",
+                    stream.id(), " is out of range: ids are 0 to ", kLastStreamId);
   const int device = checked_device(stream.device_index());
   return {device, static_cast<int>(stream.id())};
 }
@@ -107,7 +107,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device,
               const c10::EventFlag) const override {
     const runtime::StreamId id = to_stream_id(stream);
-    TORCH_CHECK_VALUE(device == -1 || device == id.device, "an event of spyre:", static_cast<int>(device),
+    TORCH_CHECK_VALUE(device == -1 || device == id.device,
+                      "an event of spyre:", static_cast<int>(device),
                       " cannot be recorded on a stream of spyre:", id.device);
     translated([&] {
       if (*event == nullptr) *event = new runtime::Event(id.device);
@@ -134,8 +135,8 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK_VALUE(start != nullptr && end != nullptr,
                       "both events must be recorded before the time between them is asked for");
     return translated([&] {
-      return static_cast<double>(
-                 static_cast<runtime::Event*>(start)->elapsed_ns(*static_cast<runtime::Event*>(end))) /
+      return static_cast<double>(static_cast<runtime::Event*>(start)->elapsed_ns(
+                 *static_cast<runtime::Event*>(end))) /
              1e6;
     });
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned host memory. The software device gains nothing from pinning, but a card does, and programs that
-// pin must run: blocks are page aligned, known by address, and held until work that reads them is done.
+// Pinned host memory. The software device gains nothing from pinning, but a card does, and programs
+// that pin must run: blocks are page aligned, known by address, and held until work that reads them
+// is done.
 #include <ATen/core/CachingHostAllocator.h>
 
 #include <cstdlib>

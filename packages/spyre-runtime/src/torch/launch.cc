@@ -57,7 +57,8 @@ Temporary make_temporary(size_t arg, const at::Tensor& tensor, const Location& l
   const int64_t item = layout::host_itemsize(dtype);
   runtime::Allocation* original = location.allocation;
   SPYRE_DEBUG("a program takes " << dtype_name(tensor.scalar_type()) << " from a storage of "
-                                 << layout::host_dtype_name(original->dtype) << ": through a temporary");
+                                 << layout::host_dtype_name(original->dtype)
+                                 << ": through a temporary");
   const int64_t size = original->logical_bytes / item * item;
   runtime::Allocation* typed = allocate_typed(
       original->device, translated([&] { return layout::Layout::row_major({size / item}, dtype); }),
@@ -76,14 +77,15 @@ Temporary make_temporary(size_t arg, const at::Tensor& tensor, const Location& l
 void bind(at::ArrayRef<at::Tensor> tensors, Args& args, std::vector<Temporary>& temporaries) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
-    TORCH_CHECK_VALUE(tensor.defined() && tensor.device().type() == kSpyre, "argument ", i,
-                      " of a device program must be a spyre tensor, found ",
-                      tensor.defined() ? tensor.device().str() : std::string("an undefined tensor"));
+    TORCH_CHECK_VALUE(
+        tensor.defined() && tensor.device().type() == kSpyre, "argument ", i,
+        " of a device program must be a spyre tensor, found ",
+        tensor.defined() ? tensor.device().str() : std::string("an undefined tensor"));
     const Location location = locate(tensor);
     TORCH_CHECK_VALUE(args.empty() || args[0].allocation->device == location.allocation->device,
                       "arguments 0 and ", i, " of a device program are on devices spyre:",
-                      args.empty() ? 0 : args[0].allocation->device, " and spyre:",
-                      location.allocation->device, "; move them to one device");
+                      args.empty() ? 0 : args[0].allocation->device,
+                      " and spyre:", location.allocation->device, "; move them to one device");
     if (C10_UNLIKELY(location.is_reinterpreted)) {
       // Two arguments over one storage share a temporary, so that both see what is stored.
       runtime::Allocation* typed = nullptr;

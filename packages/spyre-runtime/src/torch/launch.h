@@ -9,10 +9,10 @@
 
 namespace spyre::aten {
 
-/// Queues one run of a program on the current stream of the tensors' device. `args` are the program's
-/// argument buffers in order of declaration; each access is relative to a tensor's first element, so
-/// only dtype and data position of a tensor are used here: sizes and strides are the program's own
-/// (constants or `symbols`).
+/// Queues one run of a program on the current stream of the tensors' device. `args` are the
+/// program's argument buffers in order of declaration; each access is relative to a tensor's first
+/// element, so only dtype and data position of a tensor are used here: sizes and strides are the
+/// program's own (constants or `symbols`).
 ///
 /// Tensors whose storage holds another dtype (`x.view(torch.int16)`) are passed through typed
 /// temporaries, and written back if the program stores to them. All tensors must be on one device.

@@ -15,8 +15,8 @@ c10::DeviceAllocator* device_allocator();
 /// Takes ownership; the DataPtr's address is the allocation's handle, its context the allocation.
 c10::DataPtr wrap_allocation(runtime::Allocation* allocation);
 
-/// A block for `size_bytes` bytes without a type so far, on the device's current stream. What lies in
-/// it are bytes (SENINT8); locate() gives it a type and layout at the first typed use.
+/// A block for `size_bytes` bytes without a type so far, on the device's current stream. What lies
+/// in it are bytes (SENINT8); locate() gives it a type and layout at the first typed use.
 runtime::Allocation* allocate_raw(int device, int64_t size_bytes);
 
 /// A typed block on the device's current stream.
@@ -26,8 +26,8 @@ runtime::Allocation* allocate_typed(int device, const layout::Layout& layout,
 runtime::Allocation* allocate_interned(int device, const runtime::InternedLayout& layout,
                                        int64_t size_bytes);
 
-/// The allocation that a storage's pointer lies in, and how many host bytes into it; {nullptr, 0} for
-/// a storage without memory.
+/// The allocation that a storage's pointer lies in, and how many host bytes into it; {nullptr, 0}
+/// for a storage without memory.
 struct StorageLocation {
   runtime::Allocation* allocation = nullptr;
   int64_t byte_offset = 0;
@@ -51,7 +51,8 @@ void change_layout(runtime::Allocation* allocation, const layout::Layout& layout
 /// False if sizes or devices differ.
 bool copy_whole(runtime::Allocation* to, const runtime::Allocation* from);
 
-/// Grows or shrinks a storage, keeping the bytes that remain. `layout` (optional) is for the new block.
+/// Grows or shrinks a storage, keeping the bytes that remain. `layout` (optional) is for the new
+/// block.
 void resize_storage(c10::StorageImpl& storage, int64_t size_bytes,
                     const layout::Layout* layout = nullptr,
                     const layout::HostDtype* dtype = nullptr);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Module.to("spyre") and `parameter.data = spyre_tensor` in place. PyTorch lets a tensor take on another's
-// data across devices of its own kinds (CPU, CUDA ...), and so keeps Parameter objects, tied weights and
-// optimizers intact; of others it asks this operator. TensorImpls here are plain, so the same is sound.
+// Module.to("spyre") and `parameter.data = spyre_tensor` in place. PyTorch lets a tensor take on
+// another's data across devices of its own kinds (CPU, CUDA ...), and so keeps Parameter objects,
+// tied weights and optimizers intact; of others it asks this operator. TensorImpls here are plain,
+// so the same is sound.
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
@@ -13,8 +14,8 @@ namespace {
 bool is_plain(const at::Tensor& tensor) {
   const c10::DispatchKeySet keys = tensor.key_set();
   return keys.has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) &&
-         keys.has_any(c10::DispatchKeySet({c10::BackendComponent::CPUBit,
-                                           c10::BackendComponent::PrivateUse1Bit})) &&
+         keys.has_any(c10::DispatchKeySet(
+             {c10::BackendComponent::CPUBit, c10::BackendComponent::PrivateUse1Bit})) &&
          !keys.has_any(c10::python_ks) && tensor.layout() == c10::kStrided;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fused LSTM and GRU cells that nn.LSTM and nn.GRU call on every device but the CPU, composed of other
-// operators: PyTorch has no CPU kernel to fall back to.
+// The fused LSTM and GRU cells that nn.LSTM and nn.GRU call on every device but the CPU, composed
+// of other operators: PyTorch has no CPU kernel to fall back to.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
@@ -35,12 +35,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input
   return {out * cy.tanh(), cy, at::cat({in, forget, cell, out}, 1)};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const OptionalTensor& grad_hy,
-                                                                  const OptionalTensor& grad_cy,
-                                                                  const at::Tensor& cx,
-                                                                  const at::Tensor& cy,
-                                                                  const at::Tensor& workspace,
-                                                                  bool has_bias) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(
+    const OptionalTensor& grad_hy, const OptionalTensor& grad_cy, const at::Tensor& cx,
+    const at::Tensor& cy, const at::Tensor& workspace, bool has_bias) {
   const bool has_hy = grad_hy.has_value() && grad_hy->defined();
   const bool has_cy = grad_cy.has_value() && grad_cy->defined();
   if (!has_hy && !has_cy) return {};
@@ -50,11 +47,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const Optional
   const at::Tensor hy = has_hy ? *grad_hy : at::zeros_like(cy);
   at::Tensor grad_cell_state = hy * out * (1 - squashed * squashed);
   if (has_cy) grad_cell_state = grad_cell_state + *grad_cy;
-  const at::Tensor grad_gates = at::cat({grad_cell_state * cell * in * (1 - in),
-                                         grad_cell_state * cx * forget * (1 - forget),
-                                         grad_cell_state * in * (1 - cell * cell),
-                                         hy * squashed * out * (1 - out)},
-                                        1);
+  const at::Tensor grad_gates =
+      at::cat({grad_cell_state * cell * in * (1 - in), grad_cell_state * cx * forget * (1 - forget),
+               grad_cell_state * in * (1 - cell * cell), hy * squashed * out * (1 - out)},
+              1);
   return {grad_gates, grad_cell_state * forget, has_bias ? grad_gates.sum(0) : at::Tensor()};
 }
 

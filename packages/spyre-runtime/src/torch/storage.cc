@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What storages do beyond holding tensors: bytes read and written whatever the layout, a type given to
-// raw bytes, resizing, and laying values out anew.
+// What storages do beyond holding tensors: bytes read and written whatever the layout, a type given
+// to raw bytes, resizing, and laying values out anew.
 #include <c10/core/StorageImpl.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "torch/copy.h"
+#include "torch/copy_program.h"
 #include "torch/debug.h"
 #include "torch/device.h"
 #include "torch/errors.h"
@@ -38,6 +39,23 @@ void write_elements(runtime::Allocation* allocation, int64_t first, int64_t coun
     runtime::copy_to_device(runtime::current_stream(allocation->device), allocation, first, {count},
                             {1}, {const_cast<void*>(from), {1}}, /*blocking=*/true);
   });
+}
+
+/// Elements [first, first + count) whose flag is set, in one pass on the device.
+void write_where(runtime::Allocation* allocation, int64_t first, int64_t count, const char* flags,
+                 const void* from) {
+  const auto dense = [&](layout::HostDtype dtype) {
+    return wrap_allocation(allocate_typed(
+        allocation->device, translated([&] { return layout::Layout::row_major({count}, dtype); }),
+        dtype, count * layout::host_itemsize(dtype)));
+  };
+  const c10::DataPtr mask_owner = dense(layout::HostDtype::kBool);
+  const c10::DataPtr value_owner = dense(allocation->dtype);
+  auto* mask = static_cast<runtime::Allocation*>(mask_owner.get_context());
+  auto* values = static_cast<runtime::Allocation*>(value_owner.get_context());
+  write_elements(mask, 0, count, flags);
+  write_elements(values, 0, count, from);
+  launch_masked_store(mask, values, {allocation, first}, count);
 }
 
 std::mutex& type_mutex() {
@@ -81,17 +99,25 @@ void write_bytes(runtime::Allocation* allocation, int64_t begin, int64_t size, c
   const int64_t skip = begin - first * item;
   std::memcpy(changed.data() + skip, from,
               static_cast<size_t>(std::min<int64_t>(size, count * item - skip)));
-  // Runs of changed elements only: an element may hold a value that its host dtype cannot express.
-  const auto differs = [&](int64_t i) {
-    return std::memcmp(&former[i * item], &changed[i * item], static_cast<size_t>(item)) != 0;
-  };
+  // Changed elements only: another one may hold a value that its host dtype cannot express.
+  std::vector<char> differs(static_cast<size_t>(count));
+  int64_t runs = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    differs[i] = std::memcmp(&former[i * item], &changed[i * item], static_cast<size_t>(item)) != 0;
+    runs += differs[i] != 0 && (i == 0 || differs[i - 1] == 0);
+  }
+  constexpr int64_t kFewRuns = 16;
+  if (runs > kFewRuns) {
+    write_where(allocation, first, count, differs.data(), changed.data());
+    return;
+  }
   for (int64_t i = 0; i < count;) {
-    if (!differs(i)) {
+    if (differs[i] == 0) {
       ++i;
       continue;
     }
     int64_t end = i + 1;
-    while (end < count && differs(end)) ++end;
+    while (end < count && differs[end] != 0) ++end;
     write_elements(allocation, first + i, end - i, &changed[i * item]);
     i = end;
   }
@@ -101,8 +127,8 @@ void give_type(runtime::Allocation* allocation, const layout::Layout& layout,
                layout::HostDtype dtype) {
   const std::lock_guard lock(type_mutex());
   if (!allocation->raw || allocation->dtype == dtype) return;
-  SPYRE_DEBUG(allocation->logical_bytes << " raw bytes become " << layout::host_dtype_name(dtype) << " in "
-                                         << layout.repr());
+  SPYRE_DEBUG(allocation->logical_bytes << " raw bytes become " << layout::host_dtype_name(dtype)
+                                        << " in " << layout.repr());
   // Work on other streams may still read or write the bytes.
   translated([&] { runtime::synchronize_device(allocation->device); });
   const int64_t size = allocation->logical_bytes;
@@ -120,8 +146,8 @@ void change_layout(runtime::Allocation* allocation, const layout::Layout& layout
   SPYRE_DEBUG("new layout: " << allocation->layout->repr() << " becomes " << layout.repr());
   translated([&] { runtime::synchronize_device(device); });
   const runtime::StreamId stream = runtime::current_stream(device);
-  runtime::Allocation* former = allocate_typed(device, allocation->layout, allocation->dtype,
-                                               allocation->logical_bytes);
+  runtime::Allocation* former =
+      allocate_typed(device, allocation->layout, allocation->dtype, allocation->logical_bytes);
   const c10::DataPtr owner = wrap_allocation(former);
   translated([&] {
     runtime::copy_bytes(stream, former, allocation);
@@ -151,8 +177,8 @@ void resize_storage(c10::StorageImpl& storage, int64_t size_bytes, const layout:
   TORCH_CHECK_VALUE(size_bytes >= 0, "a storage cannot be resized to ", size_bytes, " bytes");
   const int device = checked_device(storage.device());
   if (size_bytes == 0) {
-    storage.set_data_ptr_noswap(c10::DataPtr(nullptr, nullptr, device_allocator()->raw_deleter(),
-                                             storage.device()));
+    storage.set_data_ptr_noswap(
+        c10::DataPtr(nullptr, nullptr, device_allocator()->raw_deleter(), storage.device()));
     storage.set_nbytes(0);
     return;
   }
@@ -164,7 +190,8 @@ void resize_storage(c10::StorageImpl& storage, int64_t size_bytes, const layout:
     const bool given = layout != nullptr && dtype != nullptr && *dtype == kept;
     grown = allocate_typed(
         device,
-        given ? *layout : layout::Layout::row_major({size_bytes / layout::host_itemsize(kept)}, kept),
+        given ? *layout
+              : layout::Layout::row_major({size_bytes / layout::host_itemsize(kept)}, kept),
         kept, size_bytes);
   } else if (former.allocation == nullptr && layout != nullptr && dtype != nullptr) {
     grown = allocate_typed(device, *layout, *dtype, size_bytes);
@@ -173,7 +200,8 @@ void resize_storage(c10::StorageImpl& storage, int64_t size_bytes, const layout:
   }
   c10::DataPtr data = wrap_allocation(grown);
   if (former.allocation != nullptr) {
-    const int64_t kept_bytes = std::min<int64_t>(static_cast<int64_t>(storage.nbytes()), size_bytes);
+    const int64_t kept_bytes =
+        std::min<int64_t>(static_cast<int64_t>(storage.nbytes()), size_bytes);
     if (grown->dtype == former.allocation->dtype && former.byte_offset == 0) {
       copy_elements(grown, former.allocation, kept_bytes / itemsize(*grown));
     } else {

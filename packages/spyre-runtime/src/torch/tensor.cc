@@ -48,7 +48,8 @@ struct Advice {
 constexpr Advice kAdvice[] = {
     {ScalarType::Double, "float64", "cast it to float32 with .float() or to float16 with .half()"},
     {ScalarType::Float8_e5m2, "float8_e5m2", "cast it to float8_e5m2fnuz, which the device stores"},
-    {ScalarType::Float8_e4m3fnuz, "float8_e4m3fnuz", "cast it to float8_e4m3fn, which the device stores"},
+    {ScalarType::Float8_e4m3fnuz, "float8_e4m3fnuz",
+     "cast it to float8_e4m3fn, which the device stores"},
     {ScalarType::ComplexHalf, "complex32", "split it with torch.view_as_real(x) on the CPU"},
     {ScalarType::ComplexFloat, "complex64", "split it with torch.view_as_real(x) on the CPU"},
     {ScalarType::ComplexDouble, "complex128",
@@ -133,7 +134,8 @@ HostDtype host_dtype(ScalarType dtype) {
   for (const Advice& row : kAdvice) {
     if (row.torch == dtype) advice = row.text;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "dtype ", dtype_name(dtype), " has no format on device spyre; ", advice);
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "dtype ", dtype_name(dtype),
+                              " has no format on device spyre; ", advice);
 }
 
 std::string dtype_name(ScalarType dtype) {
@@ -165,7 +167,8 @@ at::Tensor empty(at::IntArrayRef size, ScalarType dtype, c10::Device device) {
   if (size_bytes == 0) return make_tensor(no_memory(index), 0, size, std::nullopt, dtype);
   // The way of almost every tensor: the layout is looked up, not made.
   runtime::Allocation* allocation = translated([&] {
-    return allocate_interned(index, runtime::intern_row_major(size.data(), size.size(), host), size_bytes);
+    return allocate_interned(index, runtime::intern_row_major(size.data(), size.size(), host),
+                             size_bytes);
   });
   return make_tensor(wrap_allocation(allocation), size_bytes, size, std::nullopt, dtype);
 }
@@ -175,8 +178,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, ScalarTyp
   const HostDtype host = host_dtype(dtype);
   const int index = checked_device(device);
   const int64_t item = layout::host_itemsize(host);
-  const auto size_bytes =
-      static_cast<int64_t>(at::detail::computeStorageNbytes(size, stride, static_cast<size_t>(item)));
+  const auto size_bytes = static_cast<int64_t>(
+      at::detail::computeStorageNbytes(size, stride, static_cast<size_t>(item)));
   if (size_bytes == 0) return make_tensor(no_memory(index), 0, size, stride, dtype);
   runtime::Allocation* allocation = translated([&] {
     return allocate_interned(
@@ -194,9 +197,8 @@ at::Tensor empty_like(const at::Tensor& like, at::IntArrayRef size, ScalarType d
   }
   c10::SmallVector<int64_t, 8> order(size.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return like_stride[a] > like_stride[b];
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return like_stride[a] > like_stride[b]; });
   c10::SmallVector<int64_t, 8> stride(size.size());
   int64_t next = 1;
   for (size_t i = size.size(); i-- > 0;) {
@@ -224,15 +226,16 @@ Location locate(const at::Tensor& tensor) {
     const int64_t count = found.allocation->logical_bytes / item;
     const bool fills = impl->storage_offset() == 0 && tensor.numel() == count &&
                        is_dense(tensor.sizes(), tensor.strides());
-    give_type(found.allocation,
-              translated([&] {
-                return fills ? layout::Layout::strided(tensor.sizes().vec(), tensor.strides().vec(), host)
+    give_type(found.allocation, translated([&] {
+                return fills ? layout::Layout::strided(tensor.sizes().vec(), tensor.strides().vec(),
+                                                       host)
                              : layout::Layout::row_major({count}, host);
               }),
               host);
   }
-  TORCH_CHECK_VALUE(found.byte_offset % item == 0, "a spyre tensor of dtype ", dtype, " starts at byte ",
-                    found.byte_offset, " of its memory, which is not a multiple of ", item);
+  TORCH_CHECK_VALUE(found.byte_offset % item == 0, "a spyre tensor of dtype ", dtype,
+                    " starts at byte ", found.byte_offset,
+                    " of its memory, which is not a multiple of ", item);
   location.offset += found.byte_offset / item;
   location.is_reinterpreted |= found.allocation->dtype != host;
   return location;
@@ -250,9 +253,10 @@ layout::Layout layout_of(const at::Tensor& tensor) {
 void set_layout(const at::Tensor& tensor, const layout::Layout& layout) {
   const HostDtype host = host_dtype(tensor.scalar_type());
   const Location location = locate(tensor);
-  const std::string what = "cannot lay out a spyre tensor of size " + list_text(tensor.sizes()) + " and dtype " +
-                           std::string(layout::host_dtype_name(host)) + " as device size " +
-                           list_text(layout.device_size()) + ", stride map " + list_text(layout.stride_map());
+  const std::string what = "cannot lay out a spyre tensor of size " + list_text(tensor.sizes()) +
+                           " and dtype " + std::string(layout::host_dtype_name(host)) +
+                           " as device size " + list_text(layout.device_size()) + ", stride map " +
+                           list_text(layout.stride_map());
   TORCH_CHECK_VALUE(layout.format() == layout::device_format(host), what, ": its format is ",
                     layout::format_info(layout.format()).name, ", the dtype needs ",
                     layout::format_info(layout::device_format(host)).name);

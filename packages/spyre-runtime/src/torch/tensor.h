@@ -15,7 +15,8 @@
 /// Spyre tensors as the ATen glue sees them: dtype maps, creation, and the way from a tensor to the
 /// allocation that holds it. TensorImpls are plain; a layout belongs to the allocation.
 ///
-/// The namespace is `aten`, not `torch`, so that `torch::Library` still means PyTorch's inside `spyre`.
+/// The namespace is `aten`, not `torch`, so that `torch::Library` still means PyTorch's inside
+/// `spyre`.
 namespace spyre::aten {
 
 inline constexpr c10::DeviceType kSpyre = c10::DeviceType::PrivateUse1;
@@ -43,13 +44,14 @@ at::Tensor empty(at::IntArrayRef size, c10::ScalarType dtype, c10::Device device
 /// An uninitialised tensor with these strides (any non-negative ones).
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, c10::ScalarType dtype,
                          c10::Device device);
-/// An uninitialised tensor of the size and dtype, on `like`'s device, with `like`'s dimension order if
-/// it is dense and of the same rank: what pointwise results look like in PyTorch.
+/// An uninitialised tensor of the size and dtype, on `like`'s device, with `like`'s dimension order
+/// if it is dense and of the same rank: what pointwise results look like in PyTorch.
 at::Tensor empty_like(const at::Tensor& like, at::IntArrayRef size, c10::ScalarType dtype);
 
 // --- from tensor to memory -----------------------------------------------------------------------
 
-/// The allocation and where the tensor's first element lies in it, in elements of the tensor's dtype.
+/// The allocation and where the tensor's first element lies in it, in elements of the tensor's
+/// dtype.
 struct Location {
   runtime::Allocation* allocation = nullptr;
   int64_t offset = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// View operators without a composite kernel. PyTorch's own CPU versions look at sizes and strides only, so
-// they serve; left to the fallback these would silently become copies.
+// View operators without a composite kernel. PyTorch's own CPU versions look at sizes and strides
+// only, so they serve; left to the fallback these would silently become copies.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -19,12 +19,15 @@ at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef size, at::IntArray
   return at::native::as_strided_tensorimpl(self, size, stride, storage_offset);
 }
 
-at::Tensor view(const at::Tensor& self, at::IntArrayRef size) { return at::native::view(self, size); }
+at::Tensor view(const at::Tensor& self, at::IntArrayRef size) {
+  return at::native::view(self, size);
+}
 
 at::Tensor view_as_complex(const at::Tensor& self) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "view_as_complex of a spyre tensor of dtype ", dtype_name(self.scalar_type()),
-                              " is not possible: complex dtypes have no format on device spyre; move the "
-                              "tensor to the CPU first");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "view_as_complex of a spyre tensor of dtype ", dtype_name(self.scalar_type()),
+      " is not possible: complex dtypes have no format on device spyre; move the "
+      "tensor to the CPU first");
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -50,7 +50,7 @@ class GraphRewrite(CustomGraphModulePass):
     @override
     def __call__(self, gm: torch.fx.GraphModule) -> None:
         gm.graph.eliminate_dead_code()
-        changed = False
+        changed = _cast_after_leaving(gm.graph)
         for node in list(gm.graph.nodes):
             if node.op == "call_function" and node.target in _OPERANDS and _is_ours(node):
                 changed |= _rewrite_operands(node)
@@ -63,6 +63,30 @@ class GraphRewrite(CustomGraphModulePass):
         from spyre_inductor.register import package_versions
 
         return f"spyre: {package_versions()}; {compiler_config().key()}"
+
+
+def _cast_after_leaving(graph: torch.fx.Graph) -> bool:
+    """A cast to float64 on the way to the host is done there: the device has no such format."""
+    changed = False
+    for node in list(graph.nodes):
+        if node.target is not torch.ops.prims.convert_element_type.default or not _is_ours(node):
+            continue
+        users = list(node.users)
+        leaves = all(user.target is torch.ops.prims.device_put.default for user in users)
+        if node.args[1] is not torch.float64 or not users or not leaves:
+            continue
+        for user in users:
+            with graph.inserting_after(user):
+                cast = graph.call_function(node.target, (user, torch.float64))
+            cast.meta = dict(user.meta)
+            user.replace_all_uses_with(cast, delete_user_cb=lambda u, cast=cast: u is not cast)
+            user.args = (node.args[0], *user.args[1:])
+            value = user.meta["val"]
+            with value.fake_mode:
+                user.meta["val"] = value.to(node.args[0].meta["val"].dtype)
+        graph.erase_node(node)
+        changed = True
+    return changed
 
 
 def _is_ours(node: Node) -> bool:

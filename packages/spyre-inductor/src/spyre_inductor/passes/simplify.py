@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peepholes: groups of values that the device has one instruction for.
 
-Before: activations as Inductor decomposes them, masks with parts that always hold. After: `gelu`,
-`gelu_tanh` and `silu` where the decomposition is theirs; multiplications by one and conditions
-known for the whole iteration space (`iota >= 0`) gone. A group of instructions costs a pass over
-the block each, the fused one a single pass.
+Before: activations as Inductor decomposes them, masks with parts that always hold. After:
+`gelu`, `gelu_tanh` and `silu` where the decomposition is theirs; multiplications by one and
+conditions known for the whole iteration space (`iota >= 0`) gone. A group of instructions costs a
+pass over the block each, the fused one a single pass.
 """
 
 from __future__ import annotations
