@@ -88,7 +88,10 @@ def _host_op(target: Any, args: Any, kwargs: Any) -> Any:
 def _fall_back(target: Any, reason: str, args: Any, kwargs: Any) -> Any:
     note_fallback(str(target), reason)
     result = fallback_handler(target, add_to_fallback_set=False)(*args, **kwargs)
-    return () if result is None else result  # None would ask Inductor for its own lowering
+    if result is not None:
+        return result
+    # None would ask Inductor for its own lowering; what changes a list in place stands for it
+    return list(args[0]) if args and isinstance(args[0], (list, tuple)) else ()
 
 
 def _is_mutable(target: Any) -> bool:
