@@ -72,6 +72,8 @@ class PhaseChecker {
       if (!has_access(in.op) && in.op != Op::index_check) fail("a predicate on " + std::string(info.name));
       operand(in, in.predicate, Type::B, "the predicate");
     }
+    if (in.index >= 0 && !has_access(in.op)) fail("an index on " + std::string(info.name));
+    if (is_store(in.op) && in.dst >= 0) fail(std::string(info.name) + " has a result");
     if (is_reduction(in.op) && !reduce) fail(std::string(info.name) + " outside a reduce phase");
     if (is_store(in.op)) return;
     if (in.dst < 0 || in.dst >= kMaxRegisters) fail("result register %" + std::to_string(in.dst));

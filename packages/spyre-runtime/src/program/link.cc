@@ -223,7 +223,7 @@ class StageLinker {
     }
     // Iterations may meet at one address when an index says where to store: then their order counts.
     for (size_t i = 0; i < uses_.size(); ++i) {
-      if (uses_[i].stored && (out_->accesses[i].indexed || !injective(out_->accesses[i]))) out_->serial = true;
+      if (uses_[i].stored && (uses_[i].index || !injective(out_->accesses[i]))) out_->serial = true;
     }
     if (!out_->serial) order_loops(*out_, priority);
     merge_loops(*out_);

@@ -82,15 +82,17 @@ struct KernelTable {
 
   // Matrix products. Panels hold SEN169 codes; values of other formats are rounded to it.
 
-  /// Vectors [first, first + count), row after row with `pitch` codes each, zeros beyond `depth`. With
-  /// `half`, as IEEE half numbers; returns false if some value is neither zero nor a normal half.
-  bool (*pack_left)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch,
-                    bool half) = nullptr;
+  /// Vectors [first, first + count), row after row with `pitch` codes each, zeros beyond `depth`.
+  void (*pack_left)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+                    int64_t pitch) = nullptr;
   /// The same as columns of a panel of `width` columns and `pitch` rows, zeros beyond count and depth.
   /// If `pairs`, rows 2j and 2j + 1 are interleaved, as bfloat16 and half dot products take them.
-  bool (*pack_right)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
-                     int64_t pitch, int64_t width, bool pairs, bool half) = nullptr;
-  void (*half_to_codes)(uint16_t* to, const uint16_t* half, int64_t n) = nullptr;
+  void (*pack_right)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+                     int64_t pitch, int64_t width, bool pairs) = nullptr;
+  /// Turns codes in place into IEEE half numbers of the values times 2^scale, for a scale that it chooses.
+  /// Exact; false, and nothing done, if some value is neither zero nor a normal half number then.
+  bool (*codes_to_half)(uint16_t* codes, int64_t n, int* scale) = nullptr;
+  void (*half_to_codes)(uint16_t* to, const uint16_t* half, int64_t n, int scale) = nullptr;
   /// Two bfloat16 values whose sum is the value of the code.
   void (*codes_to_bf16)(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n) = nullptr;
   void (*codes_to_f32)(float* to, const uint16_t* codes, int64_t n) = nullptr;

@@ -57,61 +57,37 @@ int64_t element(const MatrixView& view, int64_t i, int64_t k) {
   return view.digits == nullptr ? offset : layout::map_offset(view.digits, view.digit_count, offset);
 }
 
-// Half has 5 exponent bits with bias 15: its normal numbers are SEN169 exponents 17 to 46.
-constexpr uint16_t kHalfLow = 0x2200, kHalfRange = 0x3C00, kHalfShift = 0x2000;
-
-/// What a panel is made of: codes, or halves. `bad` collects whether a code has no half.
-template <bool kHalf, class T>
-inline uint16_t packed(T x, uint16_t* bad) {
-  const uint16_t code = CodeOf<T>::code(x);
-  if constexpr (!kHalf) return code;
-  const uint16_t magnitude = code & 0x7FFF;
-  const bool zero = magnitude == 0;
-  *bad |= static_cast<uint16_t>(!zero & (static_cast<uint16_t>(magnitude - kHalfLow) >= kHalfRange));
-  return static_cast<uint16_t>((code & 0x8000) | (zero ? 0 : static_cast<uint16_t>((magnitude - kHalfShift) << 1)));
-}
-
-template <bool kHalf, class T>
-uint16_t pack_run(uint16_t* out, int64_t step, const T* from, int64_t n) {
-  uint16_t bad = 0;
+template <class T>
+void pack_run(uint16_t* out, int64_t step, const T* from, int64_t n) {
   if (step == 1) {
-    for (int64_t i = 0; i < n; ++i) out[i] = packed<kHalf>(from[i], &bad);
+    for (int64_t i = 0; i < n; ++i) out[i] = CodeOf<T>::code(from[i]);
   } else {
-    for (int64_t i = 0; i < n; ++i) out[i * step] = packed<kHalf>(from[i], &bad);
+    for (int64_t i = 0; i < n; ++i) out[i * step] = CodeOf<T>::code(from[i]);
   }
-  return bad;
 }
 
-template <bool kHalf, class T>
-uint16_t pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+template <class T>
+void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
                    int64_t pitch) {
-  uint16_t bad = 0;
   const bool affine = view.digits == nullptr;
   if (affine && view.outer_contiguous && !view.inner_contiguous) {
     for (int64_t k = 0; k < depth; ++k) {
-      bad |= pack_run<kHalf>(out + k, pitch, base + element(view, first, k), count);
+      pack_run(out + k, pitch, base + element(view, first, k), count);
     }
   }
   for (int64_t i = 0; i < count; ++i) {
     uint16_t* row = out + i * pitch;
     if (affine && view.inner_contiguous) {
-      if (depth > 0) bad |= pack_run<kHalf>(row, 1, base + element(view, first + i, 0), depth);
+      if (depth > 0) pack_run(row, 1, base + element(view, first + i, 0), depth);
     } else if (!affine || !view.outer_contiguous) {
-      for (int64_t k = 0; k < depth; ++k) row[k] = packed<kHalf>(base[element(view, first + i, k)], &bad);
+      for (int64_t k = 0; k < depth; ++k) row[k] = CodeOf<T>::code(base[element(view, first + i, k)]);
     }
     std::fill(row + depth, row + pitch, uint16_t{0});
   }
-  return bad;
 }
 
-bool pack_left(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch,
-               bool half) {
-  bool fits = true;
-  with_base(view, [&](const auto* base) {
-    fits = half ? pack_rows<true>(out, base, view, first, count, depth, pitch) == 0
-                : pack_rows<false>(out, base, view, first, count, depth, pitch) == 0;
-  });
-  return fits;
+void pack_left(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch) {
+  with_base(view, [&](const auto* base) { pack_rows(out, base, view, first, count, depth, pitch); });
 }
 
 /// Rows of codes, count x pitch, as columns of pairs: 32-bit elements transposed.
@@ -139,12 +115,11 @@ void transpose_pairs(uint16_t* out, const uint16_t* rows, int64_t count, int64_t
 
 /// Columns that are contiguous along the depth, as pairs: in blocks, so that rows and their transpose
 /// stay in the cache.
-template <bool kHalf, class T>
-uint16_t pack_turned(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+template <class T>
+void pack_turned(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
                      int64_t pitch, int64_t width) {
   constexpr int64_t kBlock = 128, kStrip = 16;
   alignas(64) uint16_t rows[kStrip * kBlock];
-  uint16_t bad = 0;
   for (int64_t i0 = 0; i0 < count; i0 += kStrip) {
     const int64_t i_count = std::min(kStrip, count - i0);
     for (int64_t k0 = 0; k0 < pitch; k0 += kBlock) {
@@ -158,77 +133,110 @@ uint16_t pack_turned(uint16_t* out, const T* base, const MatrixView& view, int64
         const T* next = base + element(part, first + (last ? (i + kStrip) % count : i + kStrip), 0) + (last ? depth : 0);
         for (int64_t k = 0; k < block; k += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(next + k, 0, 2);
       }
-      bad |= pack_rows<kHalf>(rows, base, part, first + i0, i_count, block, rows_pitch);
+      pack_rows(rows, base, part, first + i0, i_count, block, rows_pitch);
       transpose_pairs(out + k0 * width + i0 * 2, rows, i_count, rows_pitch, width);
     }
   }
-  return bad;
 }
 
 /// Rows k and k + 1 of columns that are contiguous, interleaved.
-template <bool kHalf, class T>
-uint16_t pack_pair(uint16_t* out, const T* even, const T* odd, int64_t n) {
-  uint16_t bad = 0;
+template <class T>
+void pack_pair(uint16_t* out, const T* even, const T* odd, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    out[2 * i] = packed<kHalf>(even[i], &bad);
-    out[2 * i + 1] = packed<kHalf>(odd[i], &bad);
+    out[2 * i] = CodeOf<T>::code(even[i]);
+    out[2 * i + 1] = CodeOf<T>::code(odd[i]);
   }
-  return bad;
 }
 
-template <bool kHalf, class T>
-uint16_t pack_columns(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+template <class T>
+void pack_columns(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
                       int64_t pitch, int64_t width, bool pairs) {
   const bool affine = view.digits == nullptr;
   if (pairs && affine && view.inner_contiguous) {
-    return pack_turned<kHalf>(out, base, view, first, count, depth, pitch, width);
+    pack_turned(out, base, view, first, count, depth, pitch, width);
+    return;
   }
-  uint16_t bad = 0;
   int64_t k = 0;
   if (pairs && affine && view.outer_contiguous) {
     for (; k + 2 <= depth; k += 2) {
-      bad |= pack_pair<kHalf>(out + k * width, base + element(view, first, k), base + element(view, first, k + 1), count);
+      pack_pair(out + k * width, base + element(view, first, k), base + element(view, first, k + 1), count);
     }
   }
   for (; k < depth; ++k) {
     uint16_t* row = pairs ? out + (k / 2) * width * 2 + k % 2 : out + k * width;
     const int64_t step = pairs ? 2 : 1;
     if (affine && view.outer_contiguous) {
-      bad |= pack_run<kHalf>(row, step, base + element(view, first, k), count);
+      pack_run(row, step, base + element(view, first, k), count);
     } else {
-      for (int64_t i = 0; i < count; ++i) row[i * step] = packed<kHalf>(base[element(view, first + i, k)], &bad);
+      for (int64_t i = 0; i < count; ++i) row[i * step] = CodeOf<T>::code(base[element(view, first + i, k)]);
     }
   }
-  return bad;
 }
 
-bool pack_right(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch,
-                int64_t width, bool pairs, bool half) {
+void pack_right(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch,
+                int64_t width, bool pairs) {
   if (count < width || depth < pitch) std::fill_n(out, pitch * width, uint16_t{0});
-  bool fits = true;
-  with_base(view, [&](const auto* base) {
-    fits = half ? pack_columns<true>(out, base, view, first, count, depth, pitch, width, pairs) == 0
-                : pack_columns<false>(out, base, view, first, count, depth, pitch, width, pairs) == 0;
-  });
-  return fits;
+  with_base(view, [&](const auto* base) { pack_columns(out, base, view, first, count, depth, pitch, width, pairs); });
 }
 
-void half_to_codes(uint16_t* to, const uint16_t* half, int64_t n) {
+// IEEE half has 5 exponent bits with bias 15: its normal numbers are SEN169 exponents 17 to 46.
+constexpr int kHalfLow = 0x2200, kHalfEnd = 0x5E00, kHalfShift = 0x2000, kBinade = 0x200;
+// Scales are multiples of this, so that blocks of one operand mostly share theirs.
+constexpr int kScaleStep = 5, kScaleMost = 15;
+
+/// Largest magnitude, and the smallest that is not zero (0x10000 if all are).
+void magnitude_range(const uint16_t* codes, int64_t n, int* high, int* low) {
+  // Side by side, so that the compiler takes whole vectors. One less wraps zero to the top.
+  constexpr int kLanes = 32;
+  uint16_t above[kLanes] = {}, below[kLanes];
+  std::fill_n(below, kLanes, uint16_t{0xFFFF});
+  auto take = [&](int lane, uint16_t code) {
+    const uint16_t magnitude = code & 0x7FFF;
+    above[lane] = std::max(above[lane], magnitude);
+    below[lane] = std::min(below[lane], static_cast<uint16_t>(magnitude - 1));
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) take(lane, codes[i + lane]);
+  }
+  for (; i < n; ++i) take(0, codes[i]);
+  *high = *std::max_element(above, above + kLanes);
+  *low = *std::min_element(below, below + kLanes) + 1;
+}
+
+bool codes_to_half(uint16_t* codes, int64_t n, int* scale) {
+  int high = 0, low = 0;
+  magnitude_range(codes, n, &high, &low);
+  const int room = (kHalfEnd - 1 - high) >= 0 ? (kHalfEnd - 1 - high) / kBinade : -((high - kHalfEnd) / kBinade + 1);
+  const int steps = room >= 0 ? room / kScaleStep : -((-room + kScaleStep - 1) / kScaleStep);
+  *scale = std::min(steps * kScaleStep, kScaleMost);
+  if (high == 0x7FFF || low + *scale * kBinade < kHalfLow) return false;
+  const auto shift = static_cast<uint16_t>(*scale * kBinade - kHalfShift);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint16_t magnitude = codes[i] & 0x7FFF;
+    const auto half = static_cast<uint16_t>(static_cast<uint16_t>(magnitude + shift) << 1);
+    codes[i] = static_cast<uint16_t>((codes[i] & 0x8000) | (magnitude == 0 ? 0 : half));
+  }
+  return true;
+}
+
+void half_to_codes(uint16_t* to, const uint16_t* half, int64_t n, int scale) {
+  const auto shift = static_cast<uint16_t>(kHalfShift - scale * kBinade);
   for (int64_t i = 0; i < n; ++i) {
     const uint16_t magnitude = half[i] & 0x7FFF;
-    const auto code = static_cast<uint16_t>((magnitude >> 1) + kHalfShift);
+    const auto code = static_cast<uint16_t>((magnitude >> 1) + shift);
     to[i] = static_cast<uint16_t>((half[i] & 0x8000) | (magnitude == 0 ? 0 : code));
   }
 }
 
-// The high part takes the upper bits of the fraction; the rest is a multiple of 2^-9 of the leading bit
-// with at most two bits, so the low part is exact. NaN goes to both parts; it comes out as NaN.
+// The high part is the nearest bfloat16; what is left has at most two significant bits, so the low part is
+// exact, and low * low is below 2^-16 of a product and of either sign. NaN comes out as NaN.
 void codes_to_bf16(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const float value = layout::sen169_to_float(codes[i]);
-    const uint32_t top = layout::float_bits(value) & 0xFFFF0000u;
-    high[i] = static_cast<uint16_t>(top >> 16);
-    low[i] = static_cast<uint16_t>(layout::float_bits(value - layout::bits_float(top)) >> 16);
+    const uint16_t top = layout::float_to_bf16(value);
+    high[i] = top;
+    low[i] = static_cast<uint16_t>(layout::float_bits(value - layout::bf16_to_float(top)) >> 16);
   }
 }
 
@@ -405,6 +413,7 @@ void gemv(float* out, int64_t pitch, const float* x, int64_t m, const MatrixView
 void fill_matmul(KernelTable& table) {
   table.pack_left = pack_left;
   table.pack_right = pack_right;
+  table.codes_to_half = codes_to_half;
   table.half_to_codes = half_to_codes;
   table.codes_to_bf16 = codes_to_bf16;
   table.codes_to_f32 = codes_to_f32;

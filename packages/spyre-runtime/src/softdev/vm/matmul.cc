@@ -4,7 +4,7 @@
 #include <ATen/native/CPUBlas.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 
@@ -50,19 +50,30 @@ const Engine& engine() {
   return e;
 }
 
-/// Packs as halves if the machine multiplies those and all values fit, else as codes.
-template <class Pack>
-bool pack_half(Pack pack) {
-  if (engine().half && pack(true)) return true;
-  pack(false);
-  return false;
-}
+constexpr int8_t kCodes = INT8_MIN;
 
-/// A packed block: rows x depth of the left operand, or depth x kPanel of the right one.
+/// A packed block: rows x depth of the left operand, or depth x kPanel of the right one. Holds IEEE half
+/// numbers of the values times 2^scale or, with scale kCodes, SEN169 codes.
 struct Block {
   const uint16_t* data;
-  bool is_half;
+  int8_t scale;
+  bool is_half() const { return scale != kCodes; }
 };
+
+/// Makes halves of a block of codes if the machine multiplies those and all values fit; returns the scale.
+int8_t finish(uint16_t* codes, int64_t n) {
+  int scale = 0;
+  return engine().half && kernels().codes_to_half(codes, n, &scale) ? static_cast<int8_t>(scale) : kCodes;
+}
+
+/// float sums times 2^exponent: a power of two is exact, and cannot overflow what products of SEN169 reach.
+void scale_rows(float* to, int64_t to_pitch, const float* from, int64_t from_pitch, int64_t rows, int64_t cols,
+                int exponent) {
+  const float factor = std::ldexp(1.0f, exponent);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) to[r * to_pitch + c] = from[r * from_pitch + c] * factor;
+  }
+}
 
 /// Multiplies blocks; converts those that are not halves.
 class Multiplier {
@@ -73,11 +84,17 @@ class Multiplier {
     if (used_) blas::brgemm_release(true);
   }
 
-  /// c (pitch ldc) = or += a (m x depth) * b (depth x width). Consecutive calls with one `a` convert it once.
-  void run(const Block& a, int64_t m, const Block& b, int64_t width, int64_t depth, float* c, int64_t ldc, bool add) {
+  /// c (pitch ldc) = or += a (m x depth) * b (depth x width). c holds sums times 2^*exponent, and so it does
+  /// afterwards, with another exponent perhaps. Consecutive calls with one `a` convert it once.
+  void run(const Block& a, int64_t m, const Block& b, int64_t width, int64_t depth, float* c, int64_t ldc, bool add,
+           int* exponent) {
+    const bool halves = a.is_half() && b.is_half();
+    const int wanted = halves ? a.scale + b.scale : 0;
+    if (add && wanted != *exponent) scale_rows(c, ldc, c, ldc, m, width, wanted - *exponent);
+    *exponent = wanted;
     if (!engine().pairs()) return plain(a, m, b, width, depth, c, ldc, add);
     used_ = true;
-    if (a.is_half && b.is_half) {
+    if (halves) {
       blas::brgemm(m, width, depth, depth, width, ldc, add, reinterpret_cast<const at::Half*>(a.data),
                    reinterpret_cast<const at::Half*>(b.data), c, true);
       return;
@@ -103,8 +120,8 @@ class Multiplier {
  private:
   static void split(const Block& block, int64_t codes, uint16_t* high, uint16_t* low) {
     const uint16_t* data = block.data;
-    if (block.is_half) {
-      kernels().half_to_codes(high, data, codes);
+    if (block.is_half()) {
+      kernels().half_to_codes(high, data, codes, block.scale);
       data = high;
     }
     kernels().codes_to_bf16(high, low, data, codes);
@@ -131,7 +148,7 @@ struct Packed {
   int64_t block_codes = 0;
   bool ahead = false;
   uint16_t* data = nullptr;
-  uint8_t* is_half = nullptr;
+  int8_t* scale = nullptr;
 };
 
 }  // namespace
@@ -229,7 +246,7 @@ void Matmul::run_gemv(void* const* buffers, ThreadPool& pool, int cores) const {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t batch = i / column_tiles, col0 = i % column_tiles * kGemvColumns, cols = std::min(kGemvColumns, n - col0);
       if (batch != packed) {
-        kernels().pack_left(codes, view(left_, batch, buffers), 0, m, depth, depth, false);
+        kernels().pack_left(codes, view(left_, batch, buffers), 0, m, depth, depth);
         kernels().codes_to_f32(x, codes, m * depth);
         packed = batch;
       }
@@ -260,8 +277,8 @@ void Matmul::run_tiles(void* const* buffers, ThreadPool& pool, int cores, Worksp
   std::byte* memory = shared.get(code_bytes + static_cast<size_t>(group * (blocks_per_batch(a) + blocks_per_batch(b))));
   a.data = reinterpret_cast<uint16_t*>(memory);
   b.data = a.data + group * blocks_per_batch(a) * a.block_codes;
-  a.is_half = reinterpret_cast<uint8_t*>(memory + code_bytes);
-  b.is_half = a.is_half + group * blocks_per_batch(a);
+  a.scale = reinterpret_cast<int8_t*>(memory + code_bytes);
+  b.scale = a.scale + group * blocks_per_batch(a);
 
   auto depth_of = [&](int64_t block) { return std::min(kDepth, depth_.extent - block * kDepth); };
   auto pitch_of = [&](int64_t block) { return round_up(std::max<int64_t>(depth_of(block), 1), 2); };
@@ -273,17 +290,14 @@ void Matmul::run_tiles(void* const* buffers, ThreadPool& pool, int cores, Worksp
   auto pack_left = [&](uint16_t* out, int64_t batch, int64_t tile, int64_t block) {
     const MatrixView from = part(left_, batch, block);
     const int64_t rows = std::min(tile_rows, m - tile * tile_rows);
-    return pack_half([&](bool half) {
-      return kernels().pack_left(out, from, tile * tile_rows, rows, depth_of(block), pitch_of(block), half);
-    });
+    kernels().pack_left(out, from, tile * tile_rows, rows, depth_of(block), pitch_of(block));
+    return finish(out, rows * pitch_of(block));
   };
   auto pack_right = [&](uint16_t* out, int64_t batch, int64_t panel, int64_t block) {
     const MatrixView from = part(right_, batch, block);
     const int64_t cols = std::min(width, n - panel * width);
-    return pack_half([&](bool half) {
-      return kernels().pack_right(out, from, panel * width, cols, depth_of(block), pitch_of(block), width,
-                                  engine().pairs(), half);
-    });
+    kernels().pack_right(out, from, panel * width, cols, depth_of(block), pitch_of(block), width, engine().pairs());
+    return finish(out, width * pitch_of(block));
   };
 
   for (int64_t batch0 = 0; batch0 < batches_.extent; batch0 += group) {
@@ -296,7 +310,7 @@ void Matmul::run_tiles(void* const* buffers, ThreadPool& pool, int cores, Worksp
         const int64_t at = left ? i : i - a_blocks, block = at % depth_blocks, tile = at / depth_blocks % p.tiles;
         const int64_t batch = batch0 + at / depth_blocks / p.tiles;
         uint16_t* out = p.data + at * p.block_codes;
-        p.is_half[at] = left ? pack_left(out, batch, tile, block) : pack_right(out, batch, tile, block);
+        p.scale[at] = left ? pack_left(out, batch, tile, block) : pack_right(out, batch, tile, block);
       }
     });
     divide(batches * row_tiles * col_tiles, cores, inline_only, pool, [&](int64_t begin, int64_t end) {
@@ -312,19 +326,25 @@ void Matmul::run_tiles(void* const* buffers, ThreadPool& pool, int cores, Worksp
         const int64_t row = i % row_tiles, col = i / row_tiles % col_tiles, batch = i / row_tiles / col_tiles;
         const int64_t rows = std::min(tile_rows, m - row * tile_rows), cols = std::min(tile_cols, n - col * tile_cols);
         const int64_t first = col * tile_cols / width, count = ceil_div(cols, width), pitch = count * width;
+        int exponents[kTile / 16] = {};  // of the panels' sums
         for (int64_t block = 0; block < depth_blocks; ++block) {
           const int64_t at = (batch * a.tiles + row) * depth_blocks + block;
-          Block left{a.data + at * a.block_codes, a.ahead && a.is_half[at]};
+          Block left{a.data + at * a.block_codes, a.ahead ? a.scale[at] : kCodes};
           if (!a.ahead) {
             multiplier.forget();
             left = {a_local, pack_left(a_local, batch0 + batch, row, block)};
           }
           for (int64_t panel = first; panel < first + count; ++panel) {
             const int64_t to = (batch * b.tiles + panel) * depth_blocks + block;
-            Block right{b.data + to * b.block_codes, b.ahead && b.is_half[to]};
+            Block right{b.data + to * b.block_codes, b.ahead ? b.scale[to] : kCodes};
             if (!b.ahead) right = {b_local, pack_right(b_local, batch0 + batch, panel, block)};
-            multiplier.run(left, rows, right, width, pitch_of(block), product + (panel - first) * width, pitch, block > 0);
+            multiplier.run(left, rows, right, width, pitch_of(block), product + (panel - first) * width, pitch, block > 0,
+                           &exponents[panel - first]);
           }
+        }
+        for (int64_t panel = 0; panel < count; ++panel) {
+          float* sums = product + panel * width;
+          if (exponents[panel] != 0) scale_rows(sums, pitch, sums, pitch, rows, width, -exponents[panel]);
         }
         epilogue(frame, batch0 + batch, row * tile_rows, rows, col * tile_cols, cols, product, pitch);
       }
