@@ -20,7 +20,8 @@ from typing import Any
 
 import spyre_runtime
 import torch
-from compare import HALF, as_reference, mismatch, tree_to_device
+from compare import HALF, as_held, as_reference, mismatch, tree_to_device
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
@@ -52,6 +53,12 @@ class Tolerance:
     rtol: float
     atol: float
 
+
+# What the device says of an intermediate result that it has no format for.
+REFUSED = re.compile(r"(?i)complex|double|float64|uint64")
+
+# Samples of an operator whose in-place and out variants are run too.
+VARIANT_SAMPLES = 4
 
 # Not run: they demand index tensors on the CPU whatever the device.
 CPU_ONLY = {"tensor_split"}
@@ -168,24 +175,142 @@ def check_sample(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> tuple[s
     try:
         actual = op(held[0], *held[1], **held[2])
     except NotImplementedError as error:
-        if re.search(r"(?i)complex|double|float64|uint64", str(error)):
+        if REFUSED.search(str(error)):
             return None  # an intermediate result that the device refuses, by name
         raise
     if op.name in UNDEFINED:
         return None
     found = mismatch(actual, expected, strides=has_plain_strides(op, half), **options)
+    if found and half and matches_half_of_cpu(op, sample, actual, options):
+        return None
     return ("call", found) if found else None
 
 
-def check_op(op: OpInfo, dtype: torch.dtype, count: int) -> list[Failure]:
+def check_in_place(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> str | None:
+    """Difference of the in-place variant, or None."""
+    run = op.inplace_variant
+    if run is None or not isinstance(sample.input, torch.Tensor) or RANDOM_IN_HALF.search(op.name):
+        return None
+    half = dtype in HALF
+    everything = (sample.input, sample.args, sample.kwargs)
+    reference = as_reference(everything) if half else everything
+    held = tree_to_device(everything)
+    target, expected = held[0].clone(), reference[0].clone()
+    try:
+        run(expected, *reference[1], **reference[2])
+    except Exception:  # noqa: BLE001 - nothing to hold against
+        with contextlib.suppress(Exception):
+            run(target, *held[1], **held[2])
+        return None
+    run(target, *held[1], **held[2])
+    limits = tolerance(op, dtype)
+    return mismatch(
+        target, expected, rtol=limits.rtol, atol=limits.atol, half=half, strides=False
+    )
+
+
+def check_out(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> str | None:
+    """Difference of the out= variant, into a tensor that is not contiguous, or None."""
+    if not op.supports_out or RANDOM_IN_HALF.search(op.name) or op.name in UNDEFINED:
+        return None
+    half = dtype in HALF
+    everything = (sample.input, sample.args, sample.kwargs)
+    reference = as_reference(everything) if half else everything
+    held = tree_to_device(everything)
+    expected = op(reference[0], *reference[1], **reference[2])
+    plain = op(held[0], *held[1], **held[2])
+    if not isinstance(plain, torch.Tensor) or plain.dim() < 2 or has_unsupported(expected):
+        return None
+    out = plain.new_zeros(list(reversed(plain.shape))).permute(*reversed(range(plain.dim())))
+    op(held[0], *held[1], **held[2], out=out)
+    limits = tolerance(op, dtype)
+    return mismatch(out, expected, rtol=limits.rtol, atol=limits.atol, half=half, strides=False)
+
+
+def matches_half_of_cpu(op: OpInfo, sample: SampleInput, actual: Any, options: dict) -> bool:
+    """Whether the CPU's own half result is as far from float32's: a fallback, or an unstable op."""
+    held = tree_map(
+        lambda x: as_held(x) if isinstance(x, torch.Tensor) else x,
+        (sample.input, sample.args, sample.kwargs),
+    )
+    try:
+        expected = op(held[0], *held[1], **held[2])
+    except Exception:  # noqa: BLE001 - no half kernel on the CPU
+        return False
+    return mismatch(actual, expected, strides=False, **{**options, "half": False}) is None
+
+
+def check_variants(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> tuple[str, str] | None:
+    """(variant, reason) of a difference of the in-place or out variant, or None."""
+    for variant, check in (("in place", check_in_place), ("out", check_out)):
+        try:
+            found = check(op, dtype, sample)
+        except NotImplementedError as error:
+            if not REFUSED.search(str(error)):
+                raise
+            found = None
+        if found:
+            return variant, found
+    return None
+
+
+def gradients(op: OpInfo, arguments: Any) -> list[torch.Tensor | None] | None:
+    """Gradients of every floating argument for fixed weights of the outputs; None if there are none."""
+    leaves, tree = tree_flatten(arguments)
+    inputs = []
+    for position, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+            leaves[position] = leaf.detach().requires_grad_()
+            inputs.append(leaves[position])
+    given = tree_unflatten(leaves, tree)
+    torch.manual_seed(3)
+    outputs, _ = tree_flatten(op(given[0], *given[1], **given[2]))
+    outputs = [
+        x for x in outputs if isinstance(x, torch.Tensor) and x.requires_grad and not x.is_complex()
+    ]
+    if not outputs or not inputs:
+        return None
+    torch.manual_seed(4)
+    weights = [torch.randn(x.shape, dtype=x.dtype).to(x.device) for x in outputs]
+    return list(torch.autograd.grad(outputs, inputs, weights, allow_unused=True))
+
+
+def check_backward(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> tuple[str, str] | None:
+    """(variant, reason) if a gradient differs, or None."""
+    if op.name in UNDEFINED or RANDOM_IN_HALF.search(op.name):
+        return None
+    half = dtype in HALF
+    everything = (sample.input, sample.args, sample.kwargs)
+    try:
+        expected = gradients(op, as_reference(everything) if half else everything)
+    except Exception:  # noqa: BLE001 - nothing to hold against
+        return None
+    if expected is None or has_unsupported(expected):
+        return None
+    try:
+        actual = gradients(op, tree_to_device(everything))
+    except NotImplementedError as error:
+        if REFUSED.search(str(error)):
+            return None
+        raise
+    limits = tolerance(op, dtype)
+    found = mismatch(
+        actual, expected, rtol=limits.rtol * 4, atol=limits.atol * 4, half=half, strides=False
+    )
+    return ("backward", found) if found else None
+
+
+def check_op(op: OpInfo, dtype: torch.dtype, count: int, backward: bool = False) -> list[Failure]:
     """All differences in `count` samples of an op."""
     failures = []
     name = name_of(op)
-    for sample in samples(op, dtype, count):
+    for number, sample in enumerate(samples(op, dtype, count)):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = check_sample(op, dtype, sample)
+                found = (check_backward if backward else check_sample)(op, dtype, sample)
+                if found is None and number < VARIANT_SAMPLES and not backward:
+                    found = check_variants(op, dtype, sample)
         except Exception as error:
             found = ("call", f"{type(error).__name__}: {str(error)[:300]}")
         if found:
@@ -206,6 +331,7 @@ def main() -> int:
     )
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--only", default="", help="regular expression over op names")
+    parser.add_argument("--backward", action="store_true", help="gradients instead of results")
     parser.add_argument("--each", type=int, default=1, help="differences to print per op")
     arguments = parser.parse_args()
     dtypes = [getattr(torch, d) for d in arguments.dtype or ()] or DTYPES
@@ -216,9 +342,11 @@ def main() -> int:
         for dtype in dtypes:
             if not supports(op, dtype):
                 continue
+            if arguments.backward and not (op.supports_autograd and dtype.is_floating_point):
+                continue
             ran += 1
             begun = time.time()
-            failures = check_op(op, dtype, arguments.samples)
+            failures = check_op(op, dtype, arguments.samples, arguments.backward)
             if time.time() - begun > 20:
                 print(f"slow: {name_of(op)} {dtype} {time.time() - begun:.0f} s", flush=True)
             bad += bool(failures)

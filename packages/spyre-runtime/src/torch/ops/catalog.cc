@@ -98,7 +98,8 @@ void add(torch::Library& library, const Overloads& overloads, std::vector<Catalo
                      std::make_unique<NativeKernel>(op.schema(), run))));
     entry.variants.push_back(text);
   }
-  entries.push_back(std::move(entry));
+  // A kernel without dtypes only keeps PyTorch from composing the operator.
+  if (!types.empty()) entries.push_back(std::move(entry));
 }
 
 std::vector<CatalogEntry>& entries() {

@@ -2,6 +2,7 @@
 // Tensors made from numbers and positions: fill, arange, triangles.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include <c10/core/DefaultDtype.h>
 #include <c10/util/TypeCast.h>
 
 #include <cmath>
@@ -126,6 +127,18 @@ bool zero(Call& call) {
   return true;
 }
 
+/// A tensor of zeros that PyTorch would not store; autograd makes them. Here it is stored.
+bool stored_zeros(Call& call) {
+  const c10::ScalarType dtype =
+      call.has(1) ? call[1].toScalarType() : c10::typeMetaToScalarType(c10::get_default_dtype());
+  const c10::Device device = call.has(3) ? call[3].toDevice() : c10::Device(kSpyre);
+  at::Tensor result = empty(call[0].toIntVector(), dtype, device);
+  if (!can_fill(result)) return false;
+  fill(call, result, 0, {});
+  call.finish(std::move(result));
+  return true;
+}
+
 /// arange(start, end, step, out) of integers whose values the out dtype holds exactly.
 bool arange(Call& call) {
   at::Tensor out = call.output();
@@ -227,6 +240,7 @@ const std::vector<Kernel>& fill_kernels() {
   static const std::vector<Kernel> kernels = {
       {"fill_.Scalar", fill_scalar, "fib"},
       {"fill_.Tensor", fill_tensor, "fib"},
+      {"_efficientzerotensor", stored_zeros, "fib"},
       {"zero_", zero, "fib"},
       {"arange.start_out", arange, "fi"},
       {"tril", triangle<true>, "fib"},
