@@ -262,11 +262,13 @@ def test_wrapped_values_are_widened(dtype):
     info = torch.iinfo(dtype)
     x = torch.tensor([info.max, info.min, 100, 1, 0], dtype=dtype)
     check(
-        lambda x: [
-            y.to(torch.int64)
-            for y in (x + 1, x * x, -x, x << 1, x.abs(), ~x, x - 2, x.prod(dtype=dtype))
-        ]
-        + [(x + 1).to(torch.int8), (x.long() * 1000).to(torch.int16).int()],
+        lambda x: (
+            [
+                y.to(torch.int64)
+                for y in (x + 1, x * x, -x, x << 1, x.abs(), ~x, x - 2, x.prod(dtype=dtype))
+            ]
+            + [(x + 1).to(torch.int8), (x.long() * 1000).to(torch.int16).int()]
+        ),
         x,
     )
 
@@ -300,6 +302,7 @@ def test_casts_keep_infinities(dtype):
             torch.softmax(x[:1].expand(2) * -math.inf, 0),
             torch.softmax(x[2:], 0),
             x == y,
+            x.nan_to_num(0.0, 1.0, 2.0),
         ),
         x,
         y,

@@ -329,9 +329,15 @@ _CASTING = {
 }
 
 
+# what asks whether a number is infinite
+_TESTS = (aten.eq.Scalar, aten.ne.Scalar, aten.isinf.default)
+
+
 def _cast(x: Any, dtype: torch.dtype) -> Any:
     node = V.graph.current_node
     origin = None if node is None else node.meta.get("original_aten")
+    if dtype is torch.float32 and node is not None and any(u.target in _TESTS for u in node.users):
+        return _exact_cast(x, dtype)
     # by name, as graphs hold copies of operations; results of a softmax are finite
     casts = _CASTING if dtype is torch.float32 else {str(aten._to_copy.default)}
     return _exact_cast(x, dtype) if str(origin) in casts else None
