@@ -15,6 +15,7 @@
 #include <sstream>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "torch/copy.h"
 #include "torch/debug.h"
@@ -85,6 +86,17 @@ std::string describe(const Stack& stack, size_t begin) {
   }
   out << ')';
   return out.str();
+}
+
+/// Random fills: the generator lives on the host and numbers are drawn there, equal to the CPU's for
+/// equal seeds. That is how the device does it, not a missing kernel: nothing to warn of or forbid.
+bool draws_on_host(const c10::OperatorHandle& op) {
+  static const std::unordered_set<std::string_view> names = {
+      "aten::normal_",    "aten::uniform_",     "aten::random_",    "aten::bernoulli_",
+      "aten::cauchy_",    "aten::exponential_", "aten::geometric_", "aten::log_normal_",
+      "aten::randperm",
+  };
+  return names.count(op.operator_name().name) != 0;
 }
 
 // --- operators that the CPU serves under another name
@@ -391,10 +403,8 @@ void fill_in_generator(const c10::OperatorHandle& op, Stack& stack) {
   }
 }
 
-}  // namespace
-
-void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
-  const std::string name = op_name(op);
+/// Counts and warns of a fallback, or raises where the user forbids them.
+void announce(const c10::OperatorHandle& op, const std::string& name, const Stack* stack) {
   const Mode mode = fallback_mode();
   if (mode == Mode::kError) {
     TORCH_CHECK_NOT_IMPLEMENTED(
@@ -410,6 +420,13 @@ void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
         " has no kernel on device spyre and runs on the CPU, with copies there and back; set "
         "SPYRE_FALLBACK=silent to hide this warning or SPYRE_FALLBACK=error to raise instead");
   }
+}
+
+}  // namespace
+
+void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
+  const std::string name = op_name(op);
+  if (!draws_on_host(op)) announce(op, name, stack);
   const std::string label = "spyre::fallback::" + name;
   RECORD_FUNCTION(label, c10::ArrayRef<const c10::IValue>());
   fill_in_generator(op, *stack);
