@@ -193,3 +193,17 @@ torch.testing.assert_close(out.cpu(), fn(x, w), rtol=2e-2, atol=2e-2)
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda device: torch.tril_indices(3, 4, device=device),
+        lambda device: torch.triu_indices(4, 3, offset=1, device=device),
+        lambda device: torch.logspace(0, 1, 7, device=device),
+        lambda device: torch.linspace(0, 1, 7, device=device),
+    ],
+)
+def test_factories_that_compute_in_float64(make):
+    """They are constants, so the host computes them."""
+    check(lambda x: (x + 1, make(x.device) * 2, make(x.device)), torch.randn(3), fallbacks=40)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import compare, to_device
+from helpers import check, compare, to_device
 from spyre_inductor.report_log import recording
 from torch import nn
 
@@ -147,3 +147,24 @@ def test_minilm():
     assert torch.cosine_similarity(actual, expected).min() > 0.999
     assert not log.fallbacks
     assert len(log.programs) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("boolean", [True, False])
+def test_attention_of_wholly_masked_rows_is_zero(dtype, boolean):
+    q, k, v = (torch.randn(2, 3, 5, 16).to(dtype) for _ in range(3))
+    mask = torch.rand(5, 5) > 0.3
+    mask[1] = False
+    mask[2] = True
+    if not boolean:
+        mask = torch.zeros(5, 5).masked_fill(~mask, float("-inf")).to(dtype)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    check(
+        lambda q, k, v, mask: attend(q, k, v, attn_mask=mask),
+        q,
+        k,
+        v,
+        mask,
+        tolerance=2e-2,
+        wide=False,
+    )

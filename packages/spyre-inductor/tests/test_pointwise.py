@@ -254,3 +254,57 @@ def test_random_is_seeded():
     assert torch.equal(first, fn(x).cpu())
     assert 300 < int((first == 0).sum()) < 700
     assert set(first.unique().tolist()) == {0.0, 2.0}
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.uint8])
+def test_wrapped_values_are_widened(dtype):
+    """A program that widens a narrow result must wrap it first."""
+    info = torch.iinfo(dtype)
+    x = torch.tensor([info.max, info.min, 100, 1, 0], dtype=dtype)
+    check(
+        lambda x: (
+            [
+                y.to(torch.int64)
+                for y in (x + 1, x * x, -x, x << 1, x.abs(), ~x, x - 2, x.prod(dtype=dtype))
+            ]
+            + [(x + 1).to(torch.int8), (x.long() * 1000).to(torch.int16).int()]
+        ),
+        x,
+    )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_float_products_with_zero_keep_nan(dtype):
+    x = torch.tensor([1.0, -2.0, math.nan, 0.0]).to(dtype)
+    check(lambda x: (x * 0, 0 * x + 1, torch.maximum(x, x * 0), x - x, x / x), x)
+
+
+def test_float_products_with_zero_keep_infinity():
+    x = torch.tensor([1.0, math.inf, -math.inf, math.nan])
+    check(lambda x: (x * 0, 0 * x + 1, x * 0.0, torch.maximum(x, x * 0), x - x, x / x), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_casts_keep_infinities(dtype):
+    """An infinity is another number in the half dtypes than in float32."""
+    x = torch.tensor([1.0, math.inf, -math.inf, 7.0]).to(dtype)
+    y = torch.tensor([1.0, math.inf, -math.inf, 70.0])
+    check(
+        lambda x, y: (
+            x.float(),
+            x.float() == math.inf,
+            x.float() + 1,
+            x + torch.ones_like(y),
+            torch.where(x > 0, x, -math.inf).float(),
+            y.to(dtype),
+            (y * 2).to(dtype).isinf(),
+            torch.softmax(x, 0),
+            torch.softmax(x[:1].expand(2) * -math.inf, 0),
+            torch.softmax(x[2:], 0),
+            x == y,
+            x.nan_to_num(0.0, 1.0, 2.0),
+        ),
+        x,
+        y,
+        wide=False,
+    )

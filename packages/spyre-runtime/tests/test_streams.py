@@ -196,3 +196,30 @@ def test_properties():
     capability = torch.accelerator.get_device_capability()
     assert torch.float16 in capability["supported_dtypes"]
     assert torch.float64 not in capability["supported_dtypes"]
+
+
+def test_leaving_a_stream_that_was_not_entered_raises() -> None:
+    stream = torch.spyre.Stream()
+    with pytest.raises(RuntimeError, match="without having been entered"):
+        stream.__exit__(None, None, None)
+    with stream:
+        assert torch.spyre.current_stream() == stream
+    with pytest.raises(RuntimeError, match="without having been entered"):
+        stream.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("method", ["wait_event", "wait_stream", "record_event"])
+def test_streams_take_only_events_and_streams(method: str) -> None:
+    with pytest.raises(TypeError, match="found int"):
+        getattr(torch.spyre.Stream(), method)(5)
+
+
+def test_record_event_takes_and_gives_events() -> None:
+    stream = torch.spyre.Stream()
+    event = torch.spyre.Event()
+    assert stream.record_event(event) is event
+    assert isinstance(stream.record_event(), torch.spyre.Event)
+    event.synchronize()
+    stream.wait_event(event)
+    stream.wait_stream(torch.spyre.default_stream())
+    assert event.query()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from spyre_inductor.errors import UnsupportedError
 from spyre_inductor.ir.kernel import Builder, Value
 from spyre_inductor.ops.handler import ValueHandler
 from spyre_inductor.ops.matmul import MATMUL
-from spyre_inductor.ops.table import STORAGE_DTYPES
+from spyre_inductor.ops.table import SEN169_DTYPES, STORAGE_DTYPES
 from spyre_inductor.report_log import note_fallback
 
 aten = torch.ops.aten
@@ -314,6 +315,91 @@ ARG_REDUCTIONS = {
 }
 
 
+# --- infinities -----------------------------------------------------------------------------------
+
+# whose casts show an infinity: those written by the user, and of softmax, which is nan then
+_CASTING = {
+    str(target)
+    for target in (
+        aten._to_copy.default,
+        aten._softmax.default,
+        aten._log_softmax.default,
+        aten._safe_softmax.default,
+    )
+}
+
+
+# what asks whether a number is infinite
+_TESTS = (aten.eq.Scalar, aten.ne.Scalar, aten.isinf.default)
+
+
+def _cast(x: Any, dtype: torch.dtype) -> Any:
+    node = V.graph.current_node
+    origin = None if node is None else node.meta.get("original_aten")
+    if dtype is torch.float32 and node is not None and any(u.target in _TESTS for u in node.users):
+        return _exact_cast(x, dtype)
+    # by name, as graphs hold copies of operations; results of a softmax are finite
+    casts = _CASTING if dtype is torch.float32 else {str(aten._to_copy.default)}
+    return _exact_cast(x, dtype) if str(origin) in casts else None
+
+
+def _exact_cast(x: Any, dtype: torch.dtype) -> Any:
+    """A cast that keeps infinities, or None where an ordinary one does.
+
+    An infinity is +-2^32 in the half dtypes and IEEE's own in float32. Casts that decompositions
+    make to compute in float32 do without: they are many, and mostly of finite values.
+    """
+    if not isinstance(x, ir.TensorBox):
+        return None
+    source = x.get_dtype()
+    halves = source in SEN169_DTYPES, dtype in SEN169_DTYPES
+    if not source.is_floating_point or not dtype.is_floating_point or halves[0] == halves[1]:
+        return None
+    load = x.make_loader()
+
+    def inner(index: Sequence[Any]) -> Any:
+        value = load(index)
+        stored = ops.to_dtype(value, source, src_dtype=source) if halves[0] else value
+        infinity = ops.copysign(ops.constant(math.inf, dtype), value)
+        return ops.to_dtype(ops.where(ops.isinf(stored), infinity, value), dtype, src_dtype=source)
+
+    return ir.Pointwise.create(
+        device=x.get_device(), dtype=dtype, inner_fn=inner, ranges=list(x.get_size())
+    )
+
+
+def _mixed(target: Any) -> Callable[..., Any]:
+    def lower(*args: Any, **kwargs: Any) -> Any:
+        """Widens half operands beside float32 ones as a cast does."""
+        tensors = [arg for arg in args if isinstance(arg, ir.TensorBox)]
+        if not any(t.get_dtype() is torch.float32 and t.get_size() for t in tensors):
+            return None
+        widened = [_exact_cast(arg, torch.float32) for arg in args]
+        if all(new is None for new in widened):
+            return None
+        operands = [old if new is None else new for old, new in zip(args, widened, strict=True)]
+        return lowerings[target](*operands, **kwargs)
+
+    return lower
+
+
+MIXED = {
+    target: _mixed(target)
+    for target in (
+        aten.add.Tensor,
+        aten.sub.Tensor,
+        aten.mul.Tensor,
+        aten.div.Tensor,
+        aten.where.self,
+        aten.maximum.default,
+        aten.minimum.default,
+        *(getattr(aten, name).Tensor for name in ("eq", "ne", "lt", "le", "gt", "ge")),
+    )
+}
+
+CASTS = {torch.ops.prims.convert_element_type.default: _cast}
+
+
 def _eager(target: Any, reason: str) -> Callable[..., Any]:
     return lambda *args, **kwargs: _fall_back(target, reason, args, kwargs)
 
@@ -323,7 +409,13 @@ ASSERTIONS = {
     for target in (aten._assert_async.default, aten._assert_async.msg)
 }
 
-HANDLERS: dict[Any, Callable[..., Any]] = {**MATMULS, **ARG_REDUCTIONS, **ASSERTIONS}
+HANDLERS: dict[Any, Callable[..., Any]] = {
+    **MATMULS,
+    **ARG_REDUCTIONS,
+    **MIXED,
+    **CASTS,
+    **ASSERTIONS,
+}
 
 
 # --- retries --------------------------------------------------------------------------------------

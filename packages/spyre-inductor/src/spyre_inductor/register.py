@@ -76,6 +76,7 @@ def register_inductor() -> None:
     )
     register_device_op_overrides(torch_compat.DEVICE_TYPE, SpyreOpOverrides())
     lowering.register()
+    torch_compat.keep_float_products()
     torch_compat.wrap_compile_fx(lowering.retry_unsupported)
 
 

@@ -182,6 +182,32 @@ def wrap_compile_fx(retry: Callable[..., Any]) -> None:
             holder.compile_fx = compile_fx  # type: ignore[attr-defined]
 
 
+def keep_float_products() -> None:
+    """Stops Inductor from folding `x * 0` of floats on the device: it is nan where x is not finite.
+
+    Inductor folds it for every dtype before any pass of a backend runs.
+    """
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder as Folder
+
+    original = Folder._add_peephole_patterns
+    if getattr(original, "_spyre_wrapped", False):
+        return
+
+    @functools.wraps(original)
+    def add_peephole_patterns(self: Any) -> None:
+        before = set(self.node_replacements)
+        original(self)
+        for node in set(self.node_replacements) - before:
+            value = node.meta["val"]
+            if value.device.type == DEVICE_TYPE and value.dtype.is_floating_point:
+                del self.node_replacements[node]
+                del self.node_replacements_shapes[node]
+                del self.constant_data_ptrs[node]
+
+    add_peephole_patterns._spyre_wrapped = True  # type: ignore[attr-defined]
+    Folder._add_peephole_patterns = add_peephole_patterns  # type: ignore[method-assign]
+
+
 @contextmanager
 def fresh_caches() -> Iterator[None]:
     """Compiles without Inductor's caches, so that every pass runs."""

@@ -56,6 +56,43 @@ class Stream(torch.Stream):
         """The stream priority class: 0 for low-priority, anything non-zero for high-priority."""
         return 0 if self.stream_id <= _LAST_LOW_PRIORITY_ID else 1
 
+    def __enter__(self) -> Stream:
+        """Make this the current stream until the block is left."""
+        super().__enter__()
+        self._entered += 1
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Make the former stream current again.
+
+        Raises:
+            RuntimeError: The block was never entered.
+        """
+        if self._entered == 0:
+            raise RuntimeError(f"{self!r} was left without having been entered; use it with `with`")
+        self._entered -= 1
+        super().__exit__(*exception)
+
+    def record_event(self, event: torch.Event | None = None) -> torch.Event:  # type: ignore[override]
+        """Record ``event``, or a new :class:`Event`, after the work queued so far; return it."""
+        if event is None:
+            event = Event(self.device())
+        _expect(event, torch.Event)
+        event.record(self)
+        return event
+
+    def wait_event(self, event: torch.Event) -> None:
+        """Let later work of this stream wait for ``event``."""
+        _expect(event, torch.Event)
+        super().wait_event(event)
+
+    def wait_stream(self, stream: torch.Stream) -> None:
+        """Let later work of this stream wait for what is queued on ``stream``."""
+        _expect(stream, torch.Stream)
+        super().wait_stream(stream)
+
+    _entered = 0
+
     def __repr__(self) -> str:
         return (
             f"torch.spyre.Stream(device={DEVICE_NAME}:{self.device_index}, id={self.id}, "
@@ -132,6 +169,12 @@ def default_stream(device: DeviceLike = None) -> Stream:
 def set_stream(stream: torch.Stream) -> None:
     """Make a stream the current one of its device, and its device the current one."""
     torch.accelerator.set_stream(stream)
+
+
+def _expect(value: object, kind: type) -> None:
+    """PyTorch's own methods take the memory of any object for the one they expect."""
+    if not isinstance(value, kind):
+        raise TypeError(f"expected a torch.{kind.__name__}, found {type(value).__name__}")
 
 
 def _as_stream(stream_id: int, index: int) -> Stream:

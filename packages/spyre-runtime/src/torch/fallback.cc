@@ -15,6 +15,7 @@
 #include <sstream>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "torch/copy.h"
 #include "torch/debug.h"
@@ -87,6 +88,17 @@ std::string describe(const Stack& stack, size_t begin) {
   return out.str();
 }
 
+/// Random fills: the generator lives on the host and numbers are drawn there, equal to the CPU's for
+/// equal seeds. That is how the device does it, not a missing kernel: nothing to warn of or forbid.
+bool draws_on_host(const c10::OperatorHandle& op) {
+  static const std::unordered_set<std::string_view> names = {
+      "aten::normal_",    "aten::uniform_",     "aten::random_",    "aten::bernoulli_",
+      "aten::cauchy_",    "aten::exponential_", "aten::geometric_", "aten::log_normal_",
+      "aten::randperm",
+  };
+  return names.count(op.operator_name().name) != 0;
+}
+
 // --- operators that the CPU serves under another name
 // ----------------------------------------------
 
@@ -109,6 +121,37 @@ c10::OperatorHandle host_operator(const c10::OperatorHandle& op, Stack& stack, s
     return dispatcher.findSchemaOrThrow("aten::convolution_backward", "");
   }
   return op;
+}
+
+/// Arguments that a CPU kernel writes although its schema does not say so.
+struct UnmarkedWrites {
+  std::string_view op;
+  size_t first;
+  size_t last;
+  size_t condition;  ///< a bool argument: written only if true
+};
+constexpr UnmarkedWrites kUnmarkedWrites[] = {
+    {"aten::native_batch_norm", 3, 4, 5},  // running_mean, running_var if training
+};
+
+bool is_unmarked_write(const c10::OperatorHandle& op, const Stack& stack, size_t begin, size_t i) {
+  for (const UnmarkedWrites& known : kUnmarkedWrites) {
+    if (op.operator_name().name == known.op && i >= known.first && i <= known.last) {
+      return stack[begin + known.condition].toBool();
+    }
+  }
+  return false;
+}
+
+/// Operators whose half kernels on the CPU give wrong values for some strides, paddings and
+/// dilations (seen in 2.13's convolution): they run in float32 there, which the device's own
+/// accumulation is closer to anyway.
+bool wants_float32(const c10::OperatorHandle& op) {
+  return op.operator_name().name.starts_with("aten::convolution");
+}
+
+bool is_half(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
 }
 
 // --- one call
@@ -137,7 +180,8 @@ class Call {
     const auto& arguments = host_op.schema().arguments();
     for (size_t i = 0; i < arguments.size(); ++i) {
       const bool is_written =
-          arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite();
+          (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite()) ||
+          is_unmarked_write(op_, stack_, begin_, i);
       stack_[begin_ + i] = argument_to_host(std::move(stack_[begin_ + i]), is_written);
     }
     {
@@ -236,7 +280,12 @@ class Call {
       }
     }
     if (is_written) at::assert_no_internal_overlap(tensor);
-    copies_.push_back({tensor, faithful_host_copy(tensor)});
+    at::Tensor host = faithful_host_copy(tensor);
+    if (wants_float32(op_) && is_half(tensor.scalar_type())) {
+      narrow_ = tensor.scalar_type();
+      host = host.to(c10::ScalarType::Float);
+    }
+    copies_.push_back({tensor, host});
     if (is_written) mark_written(copies_.back());
     return copies_.back().host;
   }
@@ -309,9 +358,9 @@ class Call {
             copy.original.storage_offset() + result.storage_offset() - copy.host.storage_offset());
       }
     }
-    const at::Tensor dense = result.is_non_overlapping_and_dense()
-                                 ? result.resolve_conj().resolve_neg()
-                                 : result.contiguous();
+    at::Tensor dense = result.is_non_overlapping_and_dense() ? result.resolve_conj().resolve_neg()
+                                                             : result.contiguous();
+    if (narrow_.has_value()) dense = dense.to(*narrow_);
     at::Tensor on_device =
         empty_strided(dense.sizes(), dense.strides(), dense.scalar_type(), *device_);
     copy_from(dense, on_device, /*non_blocking=*/false);
@@ -331,6 +380,7 @@ class Call {
   bool saw_cpu_tensor_ = false;
   std::vector<HostCopy> copies_;
   std::vector<HostCopy> written_;
+  std::optional<c10::ScalarType> narrow_;  ///< results computed in float32 go back to this
 };
 
 /// A generator argument that was left out means the device's default one.
@@ -353,10 +403,8 @@ void fill_in_generator(const c10::OperatorHandle& op, Stack& stack) {
   }
 }
 
-}  // namespace
-
-void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
-  const std::string name = op_name(op);
+/// Counts and warns of a fallback, or raises where the user forbids them.
+void announce(const c10::OperatorHandle& op, const std::string& name, const Stack* stack) {
   const Mode mode = fallback_mode();
   if (mode == Mode::kError) {
     TORCH_CHECK_NOT_IMPLEMENTED(
@@ -372,6 +420,13 @@ void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
         " has no kernel on device spyre and runs on the CPU, with copies there and back; set "
         "SPYRE_FALLBACK=silent to hide this warning or SPYRE_FALLBACK=error to raise instead");
   }
+}
+
+}  // namespace
+
+void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
+  const std::string name = op_name(op);
+  if (!draws_on_host(op)) announce(op, name, stack);
   const std::string label = "spyre::fallback::" + name;
   RECORD_FUNCTION(label, c10::ArrayRef<const c10::IValue>());
   fill_in_generator(op, *stack);

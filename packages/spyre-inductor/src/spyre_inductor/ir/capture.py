@@ -27,6 +27,7 @@ from spyre_inductor.errors import UnsupportedError
 from spyre_inductor.ir.expr import Expr, as_expr, product
 from spyre_inductor.ir.indexing import LoopSpace, NotAffineError
 from spyre_inductor.ir.kernel import Builder, Kernel, Store, Value, make_access
+from spyre_inductor.ops import table
 from spyre_inductor.ops.handler import ValueHandler
 from spyre_inductor.ops.table import lane_type
 
@@ -266,12 +267,10 @@ class CaptureHandler(ValueHandler):
         if value.type == "F" and lane_type(dtype) == "I":
             return self.to_dtype(value, dtype)
         value = self.as_type(value, lane_type(dtype))
-        while value.op in ("round_sen169", "wrap_i8", "wrap_i16", "wrap_i32", "wrap_u8"):
-            if value.dtype != dtype and not (
-                value.op == "round_sen169" and dtype in (torch.float16, torch.bfloat16)
-            ):
-                break
-            value = value.args[0]  # the store itself rounds or wraps
+        # the store itself rounds or wraps to its own width; a wrap to another width changes values
+        implied = table.ROUND if value.type == "F" else table.WRAP
+        while value.op == implied.get(dtype):
+            value = value.args[0]
         return value
 
     @override

@@ -111,7 +111,8 @@ class ValueHandler(DefaultHandler):
         return self.emit(table.WRAP[dtype], x, dtype=dtype)
 
     def _retype(self, x: Value, dtype: torch.dtype) -> Value:
-        if x.op == "load" or x.is_reduction or dtype == x.dtype:
+        """The same value under another width: what is computed of it wraps to that one."""
+        if x.is_reduction or dtype == x.dtype:
             return x
         return self.builder.make(x.op, x.args, x.type, dtype, x.attr)
 

@@ -51,6 +51,7 @@ class GraphRewrite(CustomGraphModulePass):
     def __call__(self, gm: torch.fx.GraphModule) -> None:
         gm.graph.eliminate_dead_code()
         changed = _cast_after_leaving(gm.graph)
+        changed |= _constants_on_host(gm.graph)
         for node in list(gm.graph.nodes):
             if node.op == "call_function" and node.target in _OPERANDS and _is_ours(node):
                 changed |= _rewrite_operands(node)
@@ -87,6 +88,60 @@ def _cast_after_leaving(graph: torch.fx.Graph) -> bool:
         graph.erase_node(node)
         changed = True
     return changed
+
+
+def _constants_on_host(graph: torch.fx.Graph) -> bool:
+    """What is computed in float64 from no input is computed on the host and sent over.
+
+    Decompositions of factories (`tril_indices`, `logspace`) do so; the device has no float64.
+    """
+    known: dict[Node, None] = {}  # on the device, from no input
+    wanted: set[Node] = set()
+    for node in graph.nodes:
+        sources = node.all_input_nodes
+        closed = all(s in known or isinstance(s.meta.get("val"), torch.SymInt) for s in sources)
+        if node.op != "call_function" or not closed or not _is_ours(node) or _is_impure(node):
+            continue
+        known[node] = None
+        wide = node.meta["val"].dtype is torch.float64
+        if wide or any(s in wanted and _is_float64(s) for s in sources):
+            wanted.add(node)
+    for node in reversed(list(known)):  # and what those need
+        if node in wanted:
+            wanted.update(source for source in node.all_input_nodes if source in known)
+    copies: dict[Node, Node] = {}
+    for node in known:
+        if node not in wanted:
+            continue
+        with graph.inserting_before(node):
+            copy = graph.node_copy(node, lambda n: copies.get(n, n))
+        if "device" in copy.kwargs:
+            copy.kwargs = {**copy.kwargs, "device": torch.device("cpu")}
+        value = node.meta["val"]
+        copy.meta = dict(node.meta)
+        with value.fake_mode:
+            copy.meta["val"] = value.to("cpu")
+        copies[node] = copy
+    for node, copy in copies.items():
+        outside = [user for user in node.users if user not in copies]
+        if not outside or _is_float64(node):
+            continue
+        with graph.inserting_after(copy):
+            sent = graph.call_function(
+                torch.ops.prims.device_put.default, (copy, node.meta["val"].device)
+            )
+        sent.meta = dict(node.meta)
+        node.replace_all_uses_with(sent, delete_user_cb=lambda user: user not in copies)
+    return bool(copies)
+
+
+def _is_float64(node: Node) -> bool:
+    return node.meta["val"].dtype is torch.float64
+
+
+def _is_impure(node: Node) -> bool:
+    tags = getattr(node.target, "tags", ())
+    return node.is_impure() or torch.Tag.nondeterministic_seeded in tags
 
 
 def _is_ours(node: Node) -> bool:
