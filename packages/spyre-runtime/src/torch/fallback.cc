@@ -88,13 +88,14 @@ std::string describe(const Stack& stack, size_t begin) {
   return out.str();
 }
 
-/// Random fills: the generator lives on the host and numbers are drawn there, equal to the CPU's for
-/// equal seeds. That is how the device does it, not a missing kernel: nothing to warn of or forbid.
+/// Random fills: the generator lives on the host and numbers are drawn there, equal to the CPU's
+/// for equal seeds. That is how the device does it, not a missing kernel: nothing to warn of or
+/// forbid.
 bool draws_on_host(const c10::OperatorHandle& op) {
   static const std::unordered_set<std::string_view> names = {
-      "aten::normal_",    "aten::uniform_",     "aten::random_",    "aten::bernoulli_",
-      "aten::cauchy_",    "aten::exponential_", "aten::geometric_", "aten::log_normal_",
-      "aten::randperm",
+      "aten::normal_",    "aten::uniform_",    "aten::random_",
+      "aten::bernoulli_", "aten::cauchy_",     "aten::exponential_",
+      "aten::geometric_", "aten::log_normal_", "aten::randperm",
   };
   return names.count(op.operator_name().name) != 0;
 }

@@ -67,18 +67,20 @@ inline int64_t pow_lane(int64_t x, int64_t y) {
   return s(result);
 }
 
-#define SPYRE_INT_UNARY_ROWS(X)                                                        \
-  X(neg_i, s(0 - u(x)))                                                                \
-  X(abs_i, (x < 0 ? s(0 - u(x)) : x))                                                  \
-  X(sign_i, static_cast<int64_t>(x > 0) - static_cast<int64_t>(x < 0))                 \
-  X(not_i, ~x) X(wrap_i8, static_cast<int8_t>(x)) X(wrap_i16, static_cast<int16_t>(x)) \
+#define SPYRE_INT_UNARY_ROWS(X)                                           \
+  X(neg_i, s(0 - u(x)))                                                   \
+  X(abs_i, (x < 0 ? s(0 - u(x)) : x))                                     \
+  X(sign_i, static_cast<int64_t>(x > 0) - static_cast<int64_t>(x < 0))    \
+  X(not_i, ~x)                                                            \
+  X(wrap_i8, static_cast<int8_t>(x)) X(wrap_i16, static_cast<int16_t>(x)) \
       X(wrap_i32, static_cast<int32_t>(x)) X(wrap_u8, static_cast<uint8_t>(x))
 
 // A shift by a negative amount or by 64 or more shifts everything out, as ATen has it.
 #define SPYRE_INT_BINARY_ROWS(X)                                                                 \
   X(add_i, s(u(x) + u(y)))                                                                       \
   X(sub_i, s(u(x) - u(y)))                                                                       \
-  X(mul_i, s(u(x) * u(y))) X(floordiv_i, floordiv_lane(x, y)) X(truncdiv_i, truncdiv_lane(x, y)) \
+  X(mul_i, s(u(x) * u(y)))                                                                       \
+  X(floordiv_i, floordiv_lane(x, y)) X(truncdiv_i, truncdiv_lane(x, y))                          \
       X(remainder_i, remainder_lane(x, y)) X(fmod_i, fmod_lane(x, y))                            \
           X(maximum_i, (x > y ? x : y)) X(minimum_i, (x < y ? x : y)) X(and_i, x& y)             \
               X(or_i, x | y) X(xor_i, x ^ y) X(shl_i, (u(y) >= 64 ? 0 : s(u(x) << (u(y) & 63)))) \
@@ -100,11 +102,12 @@ inline int64_t saturate(float x) {
 
 inline int64_t bits_of(float x) { return static_cast<int32_t>(layout::float_bits(x)); }
 
-#define SPYRE_FLOAT_TO_INT_ROWS(X)                                  \
-  X(f2i_i8, saturate<int8_t>(x))                                    \
-  X(f2i_i16, saturate<int16_t>(x))                                  \
-  X(f2i_i32, saturate<int32_t>(x)) X(f2i_i64, saturate<int64_t>(x)) \
-      X(f2i_u8, saturate<uint8_t>(x)) X(b2i, static_cast<int64_t>(x)) X(bits_f2i, bits_of(x))
+#define SPYRE_FLOAT_TO_INT_ROWS(X)                                                                 \
+  X(f2i_i8, saturate<int8_t>(x))                                                                   \
+  X(f2i_i16, saturate<int16_t>(x))                                                                 \
+  X(f2i_i32, saturate<int32_t>(x))                                                                 \
+  X(f2i_i64, saturate<int64_t>(x)) X(f2i_u8, saturate<uint8_t>(x)) X(b2i, static_cast<int64_t>(x)) \
+      X(bits_f2i, bits_of(x))
 
 #define SPYRE_INT_TO_FLOAT_ROWS(X) \
   X(i2f, static_cast<float>(x))    \
