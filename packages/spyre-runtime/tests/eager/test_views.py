@@ -226,14 +226,13 @@ def test_out_of_gathers_keeps_its_order() -> None:
     x = torch.randn(5, 5)
     index = torch.randint(0, 5, (5, 5))
     rows = torch.randint(0, 5, (5,))
-    for name, arguments in (("gather", (0, index)), ("index_select", (1, rows)), ("scatter", (0, index, x))):
+    for name, arguments in (("gather", (0, index)), ("index_select", (1, rows))):
         on_device = [a.to("spyre") if isinstance(a, torch.Tensor) else a for a in arguments]
         for transposed in (False, True):
-            out, expected = torch.zeros(5, 5), torch.zeros(5, 5)
-            out = out.to("spyre")
+            expected = torch.zeros(5, 5)
+            out = expected.to("spyre")
             if transposed:
                 out, expected = out.T, expected.T
             getattr(torch, name)(x.to("spyre"), *on_device, out=out)
             getattr(torch, name)(x, *arguments, out=expected)
-            if name != "scatter":
-                same(out, expected)
+            same(out, expected)

@@ -43,9 +43,8 @@ std::vector<int64_t> LoopOrder::select(at::IntArrayRef strides) const {
 
 void LoopOrder::add_to(ProgramKey& key) const {
   // Which dimension each loop is matters where strides are keyed by dimension.
-  int64_t order = rank_;
-  for (int64_t dim : dims_) order = order * 67 + dim;
-  key.add(order);
+  key.add(rank_);
+  key.add(c10::ArrayRef<int64_t>(dims_));
   key.add(c10::ArrayRef<int64_t>(extents_));
 }
 
