@@ -98,3 +98,12 @@ def test_random_operators():
     assert torch.multinomial(weights, 3, replacement=True).tolist() == [1, 1, 1]
     normal = torch.empty(5000, device="spyre").normal_(2.0, 3.0)
     assert normal.mean().item() == pytest.approx(2.0, abs=0.3)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0, 1), (2, 3), (-1, 0), (-3, -2)])
+def test_half_draws_stay_below_the_upper_bound(lower: int, upper: int) -> None:
+    drawn = torch.empty(200000, dtype=torch.float16, device="spyre").uniform_(lower, upper).cpu()
+    assert lower <= drawn.min().item()
+    assert drawn.max().item() < upper or upper == 0  # the CPU's own draws reach -0
+    strided = torch.empty(400, 300, dtype=torch.float16, device="spyre").t()[::2].uniform_(2, 3)
+    assert strided.max().item() < 3

@@ -154,6 +154,21 @@ bool wants_float32(const c10::OperatorHandle& op, c10::ScalarType dtype) {
   return name == "aten::histc" && (is_half || c10::isIntegralType(dtype, /*includeBool=*/false));
 }
 
+/// Draws of uniform_ in half have one bit more than SEN169 keeps. Rounding them up could give the
+/// upper bound, which the half-open interval excludes, so they are moved down to the device's grid.
+void keep_below_upper_bound(const at::Tensor& drawn, double lower) {
+  at::Tensor dense = drawn.contiguous();
+  auto* value = dense.data_ptr<c10::Half>();
+  const auto least = static_cast<c10::Half>(static_cast<float>(lower));
+  for (int64_t i = 0; i < dense.numel(); ++i) {
+    // Bit patterns grow with the magnitude: down is towards zero above it, away from it below.
+    if ((value[i].x & 1) == 0) continue;
+    value[i].x = static_cast<uint16_t>((value[i].x & 0x8000) == 0 ? value[i].x - 1 : value[i].x + 1);
+    if (value[i] < least) value[i] = least;
+  }
+  if (!dense.is_same(drawn)) drawn.copy_(dense);
+}
+
 // --- one call
 // --------------------------------------------------------------------------------------
 
@@ -184,12 +199,18 @@ class Call {
           is_unmarked_write(op_, stack_, begin_, i);
       stack_[begin_ + i] = argument_to_host(std::move(stack_[begin_ + i]), is_written);
     }
+    const double lower_bound =
+        op_.operator_name().name == "aten::uniform_" ? stack_[begin_ + 1].toDouble() : 0;
     {
       // The host kernel is an implementation detail: no autograd of its own, no autocast.
       const c10::impl::ExcludeDispatchKeyGuard no_autocast(
           c10::DispatchKeySet(c10::DispatchKey::AutocastCPU));
       const at::AutoDispatchBelowADInplaceOrView no_autograd;
       host_op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    }
+    if (op_.operator_name().name == "aten::uniform_" && !written_.empty() &&
+        written_.front().host.scalar_type() == c10::ScalarType::Half) {
+      keep_below_upper_bound(written_.front().host, lower_bound);
     }
     write_back();
     const size_t returned = op_.schema().returns().size();

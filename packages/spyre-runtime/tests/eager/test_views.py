@@ -236,3 +236,13 @@ def test_out_of_gathers_keeps_its_order() -> None:
             getattr(torch, name)(x.to("spyre"), *on_device, out=out)
             getattr(torch, name)(x, *arguments, out=expected)
             same(out, expected)
+
+
+def test_scattered_numbers_beyond_two_to_the_53_are_exact() -> None:
+    index = torch.tensor([1, 2], device="spyre")
+    for number in (2**53 + 1, 2**53, 2**53 + 3):
+        x = torch.zeros(4, dtype=torch.int64, device="spyre")
+        assert x.scatter_(0, index, number).tolist() == [0, number, number, 0]
+        ones = torch.ones(2, dtype=torch.int64, device="spyre")
+        x = torch.zeros(4, dtype=torch.int64, device="spyre")
+        assert x.index_add_(0, index, ones, alpha=number).tolist() == [0, number, number, 0]

@@ -111,8 +111,18 @@ struct Scatter {
   at::Tensor source;             ///< undefined: `number`
   std::vector<int64_t> strides;  ///< of the source, for each dimension of the loops
   c10::Scalar number;
-  double scale = 1;  ///< of what is added
+  c10::Scalar scale = 1;  ///< of what is added
 };
+
+/// A number as it is: integers beyond 2^53 are not all doubles.
+void add_number(ProgramKey& key, const c10::Scalar& number) {
+  key.add(static_cast<int64_t>(number.isFloatingPoint()));
+  if (number.isFloatingPoint()) {
+    key.add(number.toDouble());
+  } else {
+    key.add(number.toLong());
+  }
+}
 
 /// to[..., indices, ...] = (or +=) source. `shape` has the shape of the loops: the indices'.
 void scatter(const Call& call, const Indexed& to, const at::Tensor& shape, const Scatter& what) {
@@ -122,7 +132,7 @@ void scatter(const Call& call, const Indexed& to, const at::Tensor& shape, const
   ProgramKey key(&kTag);
   loops.add_to(key);
   key.add(static_cast<int64_t>(what.mode));
-  key.add(what.scale);
+  add_number(key, what.scale);
   add_indexed(key, to);
   c10::SmallVector<at::Tensor, 6> args{to.tensor};
   for (const IndexTerm& term : to.terms) args.push_back(term.index);
@@ -131,7 +141,7 @@ void scatter(const Call& call, const Indexed& to, const at::Tensor& shape, const
     key.add(c10::ArrayRef<int64_t>(loops.select(what.strides)));
     args.push_back(what.source);
   } else {
-    key.add(what.number.toDouble());
+    add_number(key, what.number);
   }
   auto build = [&] {
     ProgramBuilder program(call.signature().name);
@@ -145,7 +155,11 @@ void scatter(const Call& call, const Indexed& to, const at::Tensor& shape, const
     Value value = what.source.defined()
                       ? stage.load(stage.access(buffers.back(), loops.select(what.strides)))
                       : constant(stage, what.number, to.tensor.scalar_type());
-    if (what.scale != 1) value = value * what.scale;
+    if (!what.scale.equal(1)) {
+      value = what.scale.isFloatingPoint()
+                  ? value * what.scale.toDouble()
+                  : value * constant(stage, what.scale, to.tensor.scalar_type());
+    }
     const Value where_to = address(stage, to, indices);
     if (what.mode == Scatter::Mode::kAdd) {
       stage.store_add(target, value, where_to);
@@ -332,7 +346,7 @@ bool index_vector(Call& call) {
     const c10::IValue& alpha = call[4];
     if (alpha.isComplexDouble()) return false;
     if (type_class(self.scalar_type()) != 'f' && alpha.isDouble()) return false;
-    what.scale = alpha.toScalar().toDouble();
+    what.scale = alpha.toScalar();
   }
   at::Tensor target = prepare_target(call, self);
   if (!target.defined()) return false;
