@@ -301,6 +301,8 @@ def test_casts_keep_infinities(dtype):
             torch.softmax(x, 0),
             torch.softmax(x[:1].expand(2) * -math.inf, 0),
             torch.softmax(x[2:], 0),
+            torch.log_softmax(x[2:], 0),
+            x[2:].logsumexp(0),
             x == y,
             x.nan_to_num(0.0, 1.0, 2.0),
         ),
