@@ -105,7 +105,7 @@ def test_fallbacks_can_be_made_errors(python):
             text = str(error)
         else:
             raise AssertionError("no error")
-        assert "SPYRE_FALLBACK" in text and "det" in text and "Float[3, 3]" in text, text
+        assert "SPYRE_FALLBACK" in text and "det" in text and "float32[3, 3]" in text, text
         """,
         SPYRE_FALLBACK="error",
     )

@@ -171,16 +171,11 @@ class HostArray {
     if (!text.empty() && (text[0] == '@' || text[0] == '=' || text[0] == '<')) text.erase(0, 1);
     const auto integer = [&](bool is_signed) -> std::optional<HostDtype> {
       switch (itemsize) {
-        case 1:
-          return is_signed ? HostDtype::kInt8 : HostDtype::kUInt8;
-        case 2:
-          return is_signed ? HostDtype::kInt16 : HostDtype::kUInt16;
-        case 4:
-          return is_signed ? HostDtype::kInt32 : HostDtype::kUInt32;
-        case 8:
-          return is_signed ? HostDtype::kInt64 : HostDtype::kUInt64;
-        default:
-          return std::nullopt;
+        case 1: return is_signed ? HostDtype::kInt8 : HostDtype::kUInt8;
+        case 2: return is_signed ? HostDtype::kInt16 : HostDtype::kUInt16;
+        case 4: return is_signed ? HostDtype::kInt32 : HostDtype::kUInt32;
+        case 8: return is_signed ? HostDtype::kInt64 : HostDtype::kUInt64;
+        default: return std::nullopt;
       }
     };
     std::optional<HostDtype> dtype;

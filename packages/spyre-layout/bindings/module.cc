@@ -97,14 +97,10 @@ class Contiguous {
  private:
   static std::pair<HostDtype, DataFormat> same_width(int bytes) {
     switch (bytes) {
-      case 1:
-        return {HostDtype::kInt8, DataFormat::kSenInt8};
-      case 2:
-        return {HostDtype::kInt16, DataFormat::kSenInt16};
-      case 4:
-        return {HostDtype::kInt32, DataFormat::kIeeeInt32};
-      default:
-        return {HostDtype::kInt64, DataFormat::kIeeeInt64};
+      case 1: return {HostDtype::kInt8, DataFormat::kSenInt8};
+      case 2: return {HostDtype::kInt16, DataFormat::kSenInt16};
+      case 4: return {HostDtype::kInt32, DataFormat::kIeeeInt32};
+      default: return {HostDtype::kInt64, DataFormat::kIeeeInt64};
     }
   }
 
@@ -119,10 +115,8 @@ bool is_float(HostDtype dtype) {
     case HostDtype::kFloat32:
     case HostDtype::kFloat64:
     case HostDtype::kFloat8E4M3FN:
-    case HostDtype::kFloat8E5M2FNUZ:
-      return true;
-    default:
-      return false;
+    case HostDtype::kFloat8E5M2FNUZ: return true;
+    default: return false;
   }
 }
 

@@ -53,10 +53,8 @@ Layout read_layout(Bytes& bytes) {
   const int64_t rank = bytes.below(6);
   const Ints size = bytes.numbers(rank);
   switch (bytes.below(4)) {
-    case 0:
-      return Layout::row_major(size, dtype);
-    case 1:
-      return Layout::strided(size, bytes.numbers(rank), dtype);
+    case 0: return Layout::row_major(size, dtype);
+    case 1: return Layout::strided(size, bytes.numbers(rank), dtype);
     case 2: {
       Ints order;
       for (int64_t d = 0; d < rank; ++d) order.push_back(d);

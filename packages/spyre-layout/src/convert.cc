@@ -126,8 +126,7 @@ template <HostDtype kDtype>
 Converter make_for_host(DataFormat format, bool saturate) {
   switch (format) {
 #define SPYRE_LAYOUT_FORMAT(name) \
-  case DataFormat::name:          \
-    return make_converter<kDtype, DataFormat::name>(saturate);
+  case DataFormat::name: return make_converter<kDtype, DataFormat::name>(saturate);
     SPYRE_LAYOUT_FORMAT(kSen169Fp16)
     SPYRE_LAYOUT_FORMAT(kIeeeFp32)
     SPYRE_LAYOUT_FORMAT(kSen143Fp8)
@@ -144,8 +143,7 @@ Converter make_for_host(DataFormat format, bool saturate) {
     SPYRE_LAYOUT_FORMAT(kBool)
     SPYRE_LAYOUT_FORMAT(kBFloat16)
 #undef SPYRE_LAYOUT_FORMAT
-    default:
-      break;
+    default: break;
   }
   require_storage(format, "store elements");
   throw std::logic_error("a format with storage has no codec");
@@ -154,8 +152,7 @@ Converter make_for_host(DataFormat format, bool saturate) {
 Converter by_value(HostDtype dtype, DataFormat format, bool saturate) {
   switch (dtype) {
 #define SPYRE_LAYOUT_DTYPE(name) \
-  case HostDtype::name:          \
-    return make_for_host<HostDtype::name>(format, saturate);
+  case HostDtype::name: return make_for_host<HostDtype::name>(format, saturate);
     SPYRE_LAYOUT_DTYPE(kFloat16)
     SPYRE_LAYOUT_DTYPE(kBFloat16)
     SPYRE_LAYOUT_DTYPE(kFloat32)
@@ -172,8 +169,7 @@ Converter by_value(HostDtype dtype, DataFormat format, bool saturate) {
     SPYRE_LAYOUT_DTYPE(kFloat8E4M3FN)
     SPYRE_LAYOUT_DTYPE(kFloat8E5M2FNUZ)
 #undef SPYRE_LAYOUT_DTYPE
-    default:
-      break;
+    default: break;
   }
   device_format(dtype);  // throws, with a dtype to cast to
   throw std::logic_error("a dtype with a device format has no codec");

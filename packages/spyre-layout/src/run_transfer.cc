@@ -107,27 +107,19 @@ void scatter(const char* source, char* target, int64_t stride, int64_t count) {
 
 void gather_bytes(const char* source, int64_t stride, char* target, int64_t count, int bytes) {
   switch (bytes) {
-    case 1:
-      return gather<uint8_t>(source, stride, target, count);
-    case 2:
-      return gather<uint16_t>(source, stride, target, count);
-    case 4:
-      return gather<uint32_t>(source, stride, target, count);
-    default:
-      return gather<uint64_t>(source, stride, target, count);
+    case 1: return gather<uint8_t>(source, stride, target, count);
+    case 2: return gather<uint16_t>(source, stride, target, count);
+    case 4: return gather<uint32_t>(source, stride, target, count);
+    default: return gather<uint64_t>(source, stride, target, count);
   }
 }
 
 void scatter_bytes(const char* source, char* target, int64_t stride, int64_t count, int bytes) {
   switch (bytes) {
-    case 1:
-      return scatter<uint8_t>(source, target, stride, count);
-    case 2:
-      return scatter<uint16_t>(source, target, stride, count);
-    case 4:
-      return scatter<uint32_t>(source, target, stride, count);
-    default:
-      return scatter<uint64_t>(source, target, stride, count);
+    case 1: return scatter<uint8_t>(source, target, stride, count);
+    case 2: return scatter<uint16_t>(source, target, stride, count);
+    case 4: return scatter<uint32_t>(source, target, stride, count);
+    default: return scatter<uint64_t>(source, target, stride, count);
   }
 }
 

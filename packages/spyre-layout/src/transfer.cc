@@ -44,9 +44,7 @@ void plan_pieces(const Layout& layout, detail::Resolution state,
   while (true) {
     detail::Cut cut;
     switch (detail::resolve(layout, &state, &cut)) {
-      case detail::Outcome::kAffine:
-        pieces->push_back(make_piece(state));
-        return;
+      case detail::Outcome::kAffine: pieces->push_back(make_piece(state)); return;
       case detail::Outcome::kGap:
         throw std::out_of_range("some element of the view falls between the positions of " +
                                 layout.repr() + "; check the view against its storage");
@@ -128,14 +126,10 @@ namespace {
 /// Codes of a format as host elements that are copied as they are.
 std::pair<HostDtype, DataFormat> same_width(int bits) {
   switch (bits) {
-    case 8:
-      return {HostDtype::kInt8, DataFormat::kSenInt8};
-    case 16:
-      return {HostDtype::kInt16, DataFormat::kSenInt16};
-    case 32:
-      return {HostDtype::kInt32, DataFormat::kIeeeInt32};
-    default:
-      return {HostDtype::kInt64, DataFormat::kIeeeInt64};
+    case 8: return {HostDtype::kInt8, DataFormat::kSenInt8};
+    case 16: return {HostDtype::kInt16, DataFormat::kSenInt16};
+    case 32: return {HostDtype::kInt32, DataFormat::kIeeeInt32};
+    default: return {HostDtype::kInt64, DataFormat::kIeeeInt64};
   }
 }
 

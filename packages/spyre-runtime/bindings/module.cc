@@ -59,14 +59,10 @@ class Program {
 
 const char* type_name(program::Type type) {
   switch (type) {
-    case program::Type::F:
-      return "F";
-    case program::Type::I:
-      return "I";
-    case program::Type::B:
-      return "B";
-    case program::Type::N:
-      break;
+    case program::Type::F: return "F";
+    case program::Type::I: return "I";
+    case program::Type::B: return "B";
+    case program::Type::N: break;
   }
   return "N";
 }

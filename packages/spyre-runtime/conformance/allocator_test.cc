@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caching allocator and the handle space, over the null driver, whose memory is small and whose events
-// wait when told to.
+// The caching allocator and the handle space, over the null driver, whose memory is small and whose
+// events wait when told to.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -25,7 +25,8 @@ T& hook(const char* name) {
   return *static_cast<T*>(dlsym(library, name));
 }
 
-Allocation* allocate(int64_t elements, HostDtype dtype = HostDtype::kFloat16, StreamId stream = {0, 0}) {
+Allocation* allocate(int64_t elements, HostDtype dtype = HostDtype::kFloat16,
+                     StreamId stream = {0, 0}) {
   return runtime::allocate(stream, Layout::row_major({elements}, dtype), dtype,
                            elements * layout::host_itemsize(dtype));
 }
@@ -45,7 +46,8 @@ TEST(an_allocation_knows_itself) {
 
 TEST(find_knows_every_byte_and_no_other) {
   std::vector<Allocation*> all;
-  for (const int64_t n : {0, 1, 3, 64, 127, 128, 129, 1000, 4096, 100000}) all.push_back(allocate(n));
+  for (const int64_t n : {0, 1, 3, 64, 127, 128, 129, 1000, 4096, 100000})
+    all.push_back(allocate(n));
   for (Allocation* a : all) {
     for (const int64_t offset : {int64_t{0}, a->logical_bytes / 2, a->logical_bytes}) {
       CHECK_EQ(runtime::find(at(a->handle + static_cast<uint64_t>(offset))), a);
@@ -68,7 +70,8 @@ TEST(handles_do_not_overlap) {
   std::vector<Allocation*> alive;
   for (int step = 0; step < 20000; ++step) {
     if (alive.size() < 200 && random() % 3 != 0) {
-      Allocation* a = allocate(static_cast<int64_t>(random() % (random() % 50 == 0 ? 100000 : 300)));
+      Allocation* a =
+          allocate(static_cast<int64_t>(random() % (random() % 50 == 0 ? 100000 : 300)));
       for (int probe = 0; probe < 4; ++probe) {
         const uint64_t offset = random() % static_cast<uint64_t>(a->logical_bytes + 1);
         CHECK_EQ(runtime::find(at(a->handle + offset)), a);

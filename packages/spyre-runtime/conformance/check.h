@@ -29,7 +29,9 @@ inline std::vector<Case>& cases() {
 }
 
 struct Register {
-  Register(const char* name, std::function<void()> body) { cases().push_back({name, std::move(body)}); }
+  Register(const char* name, std::function<void()> body) {
+    cases().push_back({name, std::move(body)});
+  }
 };
 
 [[noreturn]] inline void fail(const char* file, int line, const std::string& what) {
@@ -59,8 +61,8 @@ inline int run_all(const std::string& filter = "") {
       if (reason.empty()) reason = "exception without a message";
     }
     reason.empty() ? ++passed : ++failed;
-    std::printf("%s %s%s%s\n", reason.empty() ? "ok    " : "FAILED", test.name, reason.empty() ? "" : ": ",
-                reason.c_str());
+    std::printf("%s %s%s%s\n", reason.empty() ? "ok    " : "FAILED", test.name,
+                reason.empty() ? "" : ": ", reason.c_str());
     std::fflush(stdout);
   }
   std::printf("%d passed, %d failed\n", passed, failed);
@@ -71,26 +73,27 @@ inline int run_all(const std::string& filter = "") {
 
 #define CHECK_JOIN2(a, b) a##b
 #define CHECK_JOIN(a, b) CHECK_JOIN2(a, b)
-#define TEST(name)                                                                       \
-  static void name();                                                                    \
-  static const check::Register CHECK_JOIN(register_, name)(#name, &name);                \
+#define TEST(name)                                                        \
+  static void name();                                                     \
+  static const check::Register CHECK_JOIN(register_, name)(#name, &name); \
   static void name()
 #define CHECK(condition) \
   if (!(condition)) check::fail(__FILE__, __LINE__, #condition)
 #define CHECK_EQ(a, b) check::equal((a), (b), #a " == " #b, __FILE__, __LINE__)
 /// The statement throws Type with a message that contains `text`.
-#define CHECK_THROWS(statement, Type, text)                                                        \
-  do {                                                                                             \
-    std::string check_message = "nothing was thrown";                                              \
-    bool check_thrown = false;                                                                     \
-    try {                                                                                          \
-      statement;                                                                                   \
-    } catch (const Type& error) {                                                                  \
-      check_thrown = true;                                                                         \
-      check_message = error.what();                                                                \
-    }                                                                                              \
-    if (!check_thrown || check_message.find(text) == std::string::npos) {                          \
-      check::fail(__FILE__, __LINE__, std::string(#statement " should throw " #Type " with \"") +  \
-                                          (text) + "\", but: " + check_message);                   \
-    }                                                                                              \
+#define CHECK_THROWS(statement, Type, text)                                            \
+  do {                                                                                 \
+    std::string check_message = "nothing was thrown";                                  \
+    bool check_thrown = false;                                                         \
+    try {                                                                              \
+      statement;                                                                       \
+    } catch (const Type& error) {                                                      \
+      check_thrown = true;                                                             \
+      check_message = error.what();                                                    \
+    }                                                                                  \
+    if (!check_thrown || check_message.find(text) == std::string::npos) {              \
+      check::fail(__FILE__, __LINE__,                                                  \
+                  std::string(#statement " should throw " #Type " with \"") + (text) + \
+                      "\", but: " + check_message);                                    \
+    }                                                                                  \
   } while (false)

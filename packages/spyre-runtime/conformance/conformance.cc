@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every Spyre driver must do, tested through the ABI alone: spyre_conformance /path/driver.so [filter]
-// Programs are made by libspyre_runtime (text form, linked, serialised); everything else is plain C.
+// What every Spyre driver must do, tested through the ABI alone: spyre_conformance /path/driver.so
+// [filter] Programs are made by libspyre_runtime (text form, linked, serialised); everything else
+// is plain C.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -33,22 +34,25 @@ struct Error {
 };
 
 void ok(spyre_status status, const Error& error) {
-  if (status != SPYRE_OK) throw check::Failure("status " + std::to_string(status) + ": " + error.text);
+  if (status != SPYRE_OK)
+    throw check::Failure("status " + std::to_string(status) + ": " + error.text);
 }
-#define OK(call)            \
-  do {                      \
-    Error error;            \
-    ok((call), error);      \
+#define OK(call)       \
+  do {                 \
+    Error error;       \
+    ok((call), error); \
   } while (false)
-#define STATUS(expected, call)                                   \
-  do {                                                           \
-    Error error;                                                 \
+#define STATUS(expected, call)                                    \
+  do {                                                            \
+    Error error;                                                  \
     CHECK_EQ(static_cast<int>(call), static_cast<int>(expected)); \
-    CHECK(error.text[0] != '\0');                                \
+    CHECK(error.text[0] != '\0');                                 \
   } while (false)
 
 struct Memory {
-  explicit Memory(uint64_t size) : bytes(size) { OK(api->memory_alloc(device, bytes, &address, error)); }
+  explicit Memory(uint64_t size) : bytes(size) {
+    OK(api->memory_alloc(device, bytes, &address, error));
+  }
   ~Memory() { api->memory_free(device, address); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -73,8 +77,8 @@ struct Event {
   spyre_event* handle = nullptr;
 };
 
-void transfer(Stream& stream, bool to_device, HostDtype dtype, DataFormat format, void* host, uint64_t address,
-              const std::vector<spyre_transfer_loop>& loops, int64_t offset = 0) {
+void transfer(Stream& stream, bool to_device, HostDtype dtype, DataFormat format, void* host,
+              uint64_t address, const std::vector<spyre_transfer_loop>& loops, int64_t offset = 0) {
   spyre_transfer request{};
   request.struct_size = sizeof(request);
   request.to_device = to_device ? 1 : 0;
@@ -91,22 +95,24 @@ void transfer(Stream& stream, bool to_device, HostDtype dtype, DataFormat format
 /// A tensor [n] float32 on the device.
 struct Vector {
   explicit Vector(int64_t size)
-      : count(size), form(layout::Layout::row_major({size}, HostDtype::kFloat32)),
+      : count(size),
+        form(layout::Layout::row_major({size}, HostDtype::kFloat32)),
         memory(static_cast<uint64_t>(std::max<int64_t>(form.device_bytes(), 128))) {}
   void write(Stream& stream, std::vector<float>& values) {
-    transfer(stream, true, HostDtype::kFloat32, DataFormat::kIeeeFp32, values.data(), memory.address,
-             {{count, 1, 1}});
+    transfer(stream, true, HostDtype::kFloat32, DataFormat::kIeeeFp32, values.data(),
+             memory.address, {{count, 1, 1}});
   }
   void read(Stream& stream, std::vector<float>& values) {
-    transfer(stream, false, HostDtype::kFloat32, DataFormat::kIeeeFp32, values.data(), memory.address,
-             {{count, 1, 1}});
+    transfer(stream, false, HostDtype::kFloat32, DataFormat::kIeeeFp32, values.data(),
+             memory.address, {{count, 1, 1}});
   }
   int64_t count;
   layout::Layout form;
   Memory memory;
 };
 
-std::vector<uint8_t> image_of(const std::string& text, const std::vector<const layout::Layout*>& layouts,
+std::vector<uint8_t> image_of(const std::string& text,
+                              const std::vector<const layout::Layout*>& layouts,
                               const std::vector<HostDtype>& dtypes) {
   std::vector<program::ArgBinding> bindings;
   for (size_t i = 0; i < layouts.size(); ++i) bindings.push_back({layouts[i], dtypes[i], 0});
@@ -128,12 +134,13 @@ std::vector<uint8_t> add_image(int64_t n) {
   const std::string size = std::to_string(n);
   const std::string buffer = " arg float32 size [" + size + "] stride [1]\n";
   const layout::Layout form = layout::Layout::row_major({n}, HostDtype::kFloat32);
-  return image_of("spyre.program 1\nname \"add\"\nbuffer a" + buffer + "buffer b" + buffer + "buffer c" + buffer +
-                      "stage \"add\"\n  loop " + size +
-                      "\n  access a0 a stride [1] offset 0\n  access a1 b stride [1] offset 0\n"
-                      "  access a2 c stride [1] offset 0\n  phase\n    %0 = load a0\n    %1 = load a1\n"
-                      "    %2 = add %0 %1\n    store a2 %2\n",
-                  {&form, &form, &form}, {HostDtype::kFloat32, HostDtype::kFloat32, HostDtype::kFloat32});
+  return image_of(
+      "spyre.program 1\nname \"add\"\nbuffer a" + buffer + "buffer b" + buffer + "buffer c" +
+          buffer + "stage \"add\"\n  loop " + size +
+          "\n  access a0 a stride [1] offset 0\n  access a1 b stride [1] offset 0\n"
+          "  access a2 c stride [1] offset 0\n  phase\n    %0 = load a0\n    %1 = load a1\n"
+          "    %2 = add %0 %1\n    store a2 %2\n",
+      {&form, &form, &form}, {HostDtype::kFloat32, HostDtype::kFloat32, HostDtype::kFloat32});
 }
 
 std::vector<float> ramp(int64_t n, float start = 0) {
@@ -172,7 +179,8 @@ TEST(properties_are_sane) {
   CHECK(properties.cores >= 1 && properties.cores <= 32);
   CHECK_EQ(properties.stick_bytes, 128u);
   CHECK(properties.lx_bytes > 0);
-  CHECK(properties.max_allocation_bytes > 0 && properties.max_allocation_bytes <= properties.memory_bytes);
+  CHECK(properties.max_allocation_bytes > 0 &&
+        properties.max_allocation_bytes <= properties.memory_bytes);
   CHECK(std::memchr(properties.name, '\0', sizeof(properties.name)) != nullptr);
 }
 
@@ -221,8 +229,10 @@ TEST(integers_round_trip) {
   const Memory memory(1 << 16);
   std::vector<int64_t> in(1000), out(1000);
   for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<int64_t>(i * 0x9E3779B97F4A7C15u);
-  transfer(stream, true, HostDtype::kInt64, DataFormat::kIeeeInt64, in.data(), memory.address, {{1000, 1, 1}});
-  transfer(stream, false, HostDtype::kInt64, DataFormat::kIeeeInt64, out.data(), memory.address, {{1000, 1, 1}});
+  transfer(stream, true, HostDtype::kInt64, DataFormat::kIeeeInt64, in.data(), memory.address,
+           {{1000, 1, 1}});
+  transfer(stream, false, HostDtype::kInt64, DataFormat::kIeeeInt64, out.data(), memory.address,
+           {{1000, 1, 1}});
   stream.synchronize();
   CHECK(in == out);
 }
@@ -239,7 +249,8 @@ TEST(strided_transfers_match_the_loops) {
   stream.synchronize();
   for (int row = 0; row < 7; ++row) {
     for (int column = 0; column < 5; ++column) {
-      CHECK_EQ(out[static_cast<size_t>(column * 7 + row)], in[static_cast<size_t>(row * 5 + 4 - column)]);
+      CHECK_EQ(out[static_cast<size_t>(column * 7 + row)],
+               in[static_cast<size_t>(row * 5 + 4 - column)]);
     }
   }
 }
@@ -248,8 +259,10 @@ TEST(half_values_go_through_sen169) {
   Stream stream;
   const Memory memory(128);
   std::vector<float> in = {0.f, 1.f, -2.5f, 1.0f + 1.0f / 512, 1.0f + 1.0f / 1024}, out(5);
-  transfer(stream, true, HostDtype::kFloat32, DataFormat::kSen169Fp16, in.data(), memory.address, {{5, 1, 1}});
-  transfer(stream, false, HostDtype::kFloat32, DataFormat::kSen169Fp16, out.data(), memory.address, {{5, 1, 1}});
+  transfer(stream, true, HostDtype::kFloat32, DataFormat::kSen169Fp16, in.data(), memory.address,
+           {{5, 1, 1}});
+  transfer(stream, false, HostDtype::kFloat32, DataFormat::kSen169Fp16, out.data(), memory.address,
+           {{5, 1, 1}});
   stream.synchronize();
   CHECK_EQ(out[1], 1.f);
   CHECK_EQ(out[2], -2.5f);
@@ -262,8 +275,15 @@ TEST(bad_transfers_are_refused) {
   const Memory memory(256);
   float value[64] = {};
   spyre_transfer_loop loop{64, 1, 1};
-  spyre_transfer good{sizeof(good), 1, static_cast<int32_t>(HostDtype::kFloat32),
-                      static_cast<int32_t>(DataFormat::kIeeeFp32), 1, &loop, value, memory.address, 0};
+  spyre_transfer good{sizeof(good),
+                      1,
+                      static_cast<int32_t>(HostDtype::kFloat32),
+                      static_cast<int32_t>(DataFormat::kIeeeFp32),
+                      1,
+                      &loop,
+                      value,
+                      memory.address,
+                      0};
   OK(api->transfer(stream.handle, &good, error));
   auto bad = good;
   bad.device_offset = 1;  // one element too far
@@ -424,7 +444,8 @@ TEST(damaged_images_are_refused) {
     std::vector<uint8_t> damaged = image;
     damaged[at] ^= 0x41;
     Error error;
-    if (api->program_load(device, damaged.data(), damaged.size(), &loaded, error) != SPYRE_OK) continue;
+    if (api->program_load(device, damaged.data(), damaged.size(), &loaded, error) != SPYRE_OK)
+      continue;
     api->program_unload(loaded);
   }
   (void)addresses;
@@ -438,7 +459,8 @@ TEST(bad_launches_are_refused) {
   const uint64_t too_few[] = {good, good};
   STATUS(SPYRE_INVALID_ARGUMENT, api->program_launch(stream.handle, add.handle, too_few, 2, error));
   const uint64_t with_null[] = {good, 0, good};
-  STATUS(SPYRE_INVALID_ARGUMENT, api->program_launch(stream.handle, add.handle, with_null, 3, error));
+  STATUS(SPYRE_INVALID_ARGUMENT,
+         api->program_launch(stream.handle, add.handle, with_null, 3, error));
 }
 
 TEST(an_index_out_of_range_is_told_once_by_synchronize) {
@@ -449,9 +471,12 @@ TEST(an_index_out_of_range_is_told_once_by_synchronize) {
       "spyre.program 1\nname \"gather\"\n"
       "buffer d arg float32 size [100] stride [1]\nbuffer i arg int64 size [100] stride [1]\n"
       "buffer o arg float32 size [100] stride [1]\nstage \"gather\"\n  loop 100\n"
-      "  access a0 d stride [0] offset 0\n  access a1 i stride [1] offset 0\n  access a2 o stride [1] offset 0\n"
-      "  phase\n    %0 = load a1\n    %1 = index_check %0 100\n    %2 = load a0 [%1]\n    store a2 %2\n",
-      {&data_form, &index_form, &data_form}, {HostDtype::kFloat32, HostDtype::kInt64, HostDtype::kFloat32}));
+      "  access a0 d stride [0] offset 0\n  access a1 i stride [1] offset 0\n  access a2 o stride "
+      "[1] offset 0\n"
+      "  phase\n    %0 = load a1\n    %1 = index_check %0 100\n    %2 = load a0 [%1]\n    store a2 "
+      "%2\n",
+      {&data_form, &index_form, &data_form},
+      {HostDtype::kFloat32, HostDtype::kInt64, HostDtype::kFloat32}));
   Stream stream;
   Vector data(n), out(n);
   const Memory indices(static_cast<uint64_t>(index_form.device_bytes()));
@@ -460,19 +485,22 @@ TEST(an_index_out_of_range_is_told_once_by_synchronize) {
   for (size_t i = 0; i < index.size(); ++i) index[i] = n - 1 - static_cast<int64_t>(i);
   const uint64_t addresses[] = {data.memory.address, indices.address, out.memory.address};
   data.write(stream, values);
-  transfer(stream, true, HostDtype::kInt64, DataFormat::kIeeeInt64, index.data(), indices.address, {{n, 1, 1}});
+  transfer(stream, true, HostDtype::kInt64, DataFormat::kIeeeInt64, index.data(), indices.address,
+           {{n, 1, 1}});
   OK(api->program_launch(stream.handle, gather.handle, addresses, 3, error));
   out.read(stream, got);
   stream.synchronize();
   for (size_t i = 0; i < got.size(); ++i) CHECK_EQ(got[i], values[values.size() - 1 - i]);
 
   index[50] = n;
-  transfer(stream, true, HostDtype::kInt64, DataFormat::kIeeeInt64, index.data(), indices.address, {{n, 1, 1}});
+  transfer(stream, true, HostDtype::kInt64, DataFormat::kIeeeInt64, index.data(), indices.address,
+           {{n, 1, 1}});
   OK(api->program_launch(stream.handle, gather.handle, addresses, 3, error));
   STATUS(SPYRE_INDEX_ERROR, api->stream_synchronize(stream.handle, error));
   stream.synchronize();  // told once; the stream stays usable
   index[50] = 0;
-  transfer(stream, true, HostDtype::kInt64, DataFormat::kIeeeInt64, index.data(), indices.address, {{n, 1, 1}});
+  transfer(stream, true, HostDtype::kInt64, DataFormat::kIeeeInt64, index.data(), indices.address,
+           {{n, 1, 1}});
   OK(api->program_launch(stream.handle, gather.handle, addresses, 3, error));
   out.read(stream, got);
   stream.synchronize();
@@ -519,9 +547,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", dlerror());
     return 2;
   }
-  const auto get_api = reinterpret_cast<spyre_driver_get_api_fn>(dlsym(library, "spyre_driver_get_api"));
+  const auto get_api =
+      reinterpret_cast<spyre_driver_get_api_fn>(dlsym(library, "spyre_driver_get_api"));
   if (get_api == nullptr || (api = get_api(SPYRE_DRIVER_ABI_MAJOR)) == nullptr) {
-    std::fprintf(stderr, "%s does not speak driver ABI major %u\n", argv[1], SPYRE_DRIVER_ABI_MAJOR);
+    std::fprintf(stderr, "%s does not speak driver ABI major %u\n", argv[1],
+                 SPYRE_DRIVER_ABI_MAJOR);
     return 2;
   }
   if (get_api(SPYRE_DRIVER_ABI_MAJOR + 1) != nullptr) {

@@ -31,7 +31,8 @@ TEST(a_missing_library_is_named_with_its_reason) {
 
 TEST(a_library_that_is_no_driver_is_refused) {
   const Variable driver("SPYRE_DRIVER", "libm.so.6");
-  CHECK_THROWS(runtime::device_count(), runtime::RuntimeError, "does not export spyre_driver_get_api");
+  CHECK_THROWS(runtime::device_count(), runtime::RuntimeError,
+               "does not export spyre_driver_get_api");
 }
 
 TEST(another_abi_major_is_refused_naming_both) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runtime over the software device: transfers, streams, events, executables, fork, threads.
+#include "spyre/runtime/runtime.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +13,6 @@
 
 #include "check.h"
 #include "spyre/layout/view.h"
-#include "spyre/runtime/runtime.h"
 
 namespace runtime = spyre::runtime;
 namespace layout = spyre::layout;
@@ -61,15 +62,24 @@ program::Program add_program() {
       "spyre.program 1\nname \"add\"\nsymbol s0\n"
       "buffer a arg float32 size [s0] stride [1]\nbuffer b arg float32 size [s0] stride [1]\n"
       "buffer c arg float32 size [s0] stride [1]\nstage \"add\"\n  loop s0\n"
-      "  access a0 a stride [1] offset 0\n  access a1 b stride [1] offset 0\n  access a2 c stride [1] offset 0\n"
+      "  access a0 a stride [1] offset 0\n  access a1 b stride [1] offset 0\n  access a2 c stride "
+      "[1] offset 0\n"
       "  phase\n    %0 = load a0\n    %1 = load a1\n    %2 = add %0 %1\n    store a2 %2\n");
 }
 
 // --- transfers -----------------------------------------------------------------------------------
 
 TEST(round_trips_of_many_shapes) {
-  for (const Shape& shape : std::vector<Shape>{{}, {1}, {5}, {64}, {3, 0}, {4, 128}, {7, 65}, {2, 3, 33},
-                                               {2, 1, 3, 1, 2, 2, 5}, {300, 1000}}) {
+  for (const Shape& shape : std::vector<Shape>{{},
+                                               {1},
+                                               {5},
+                                               {64},
+                                               {3, 0},
+                                               {4, 128},
+                                               {7, 65},
+                                               {2, 3, 33},
+                                               {2, 1, 3, 1, 2, 2, 5},
+                                               {300, 1000}}) {
     Tensor tensor(shape, HostDtype::kFloat32);
     int64_t numel = 1;
     for (const int64_t extent : shape) numel *= extent;
@@ -81,7 +91,8 @@ TEST(round_trips_of_many_shapes) {
 }
 
 TEST(views_are_read_and_written_like_host_arrays) {
-  // Random strided views of a [6, 10] float32 tensor, which is padded to 32 a row: many are not affine.
+  // Random strided views of a [6, 10] float32 tensor, which is padded to 32 a row: many are not
+  // affine.
   std::mt19937 random(11);
   const int64_t rows = 6, columns = 10, numel = rows * columns;
   for (int round = 0; round < 400; ++round) {
@@ -94,7 +105,8 @@ TEST(views_are_read_and_written_like_host_arrays) {
     for (size_t d = 0; d < rank; ++d) {
       const int64_t step = static_cast<int64_t>(random() % 12);
       const int64_t room = step == 0 ? 4 : (numel - 1 - reach) / step + 1;
-      const auto extent = static_cast<int64_t>(random() % static_cast<uint64_t>(std::min<int64_t>(room, 9) + 1));
+      const auto extent =
+          static_cast<int64_t>(random() % static_cast<uint64_t>(std::min<int64_t>(room, 9) + 1));
       size.push_back(extent);
       stride.push_back(step);
       if (extent > 0) reach += (extent - 1) * step;
@@ -112,12 +124,15 @@ TEST(views_are_read_and_written_like_host_arrays) {
       offsets.push_back(at);
     }
     std::vector<float> got(static_cast<size_t>(std::max<int64_t>(count, 1)), -1);
-    runtime::copy_to_host(kDefault, tensor.allocation, offset, size, stride, {got.data(), dense}, true);
+    runtime::copy_to_host(kDefault, tensor.allocation, offset, size, stride, {got.data(), dense},
+                          true);
     for (int64_t i = 0; i < count; ++i) {
-      CHECK_EQ(got[static_cast<size_t>(i)], host[static_cast<size_t>(offsets[static_cast<size_t>(i)])]);
+      CHECK_EQ(got[static_cast<size_t>(i)],
+               host[static_cast<size_t>(offsets[static_cast<size_t>(i)])]);
     }
     if (count != 0 && layout::overlaps_itself(size, stride)) {
-      CHECK_THROWS(runtime::copy_to_device(kDefault, tensor.allocation, offset, size, stride, {got.data(), dense}, true),
+      CHECK_THROWS(runtime::copy_to_device(kDefault, tensor.allocation, offset, size, stride,
+                                           {got.data(), dense}, true),
                    runtime::ValueError, "");
       continue;
     }
@@ -125,7 +140,8 @@ TEST(views_are_read_and_written_like_host_arrays) {
       got[static_cast<size_t>(i)] = 1000.f + static_cast<float>(i);
       host[static_cast<size_t>(offsets[static_cast<size_t>(i)])] = got[static_cast<size_t>(i)];
     }
-    runtime::copy_to_device(kDefault, tensor.allocation, offset, size, stride, {got.data(), dense}, true);
+    runtime::copy_to_device(kDefault, tensor.allocation, offset, size, stride, {got.data(), dense},
+                            true);
     std::vector<float> all(static_cast<size_t>(numel));
     tensor.read(all);
     CHECK(all == host);
@@ -135,29 +151,36 @@ TEST(views_are_read_and_written_like_host_arrays) {
 TEST(views_out_of_range_are_refused) {
   Tensor tensor({4, 10}, HostDtype::kFloat32);
   std::vector<float> host(100);
-  CHECK_THROWS(runtime::copy_to_host(kDefault, tensor.allocation, 1, {4, 10}, {10, 1}, {host.data(), {10, 1}}, true),
+  CHECK_THROWS(runtime::copy_to_host(kDefault, tensor.allocation, 1, {4, 10}, {10, 1},
+                                     {host.data(), {10, 1}}, true),
                runtime::ValueError, "");
-  CHECK_THROWS(runtime::copy_to_host(kDefault, tensor.allocation, -1, {4}, {1}, {host.data(), {1}}, true),
-               runtime::ValueError, "");
-  CHECK_THROWS(runtime::copy_to_host(kDefault, tensor.allocation, 0, {4}, {1, 1}, {host.data(), {1}}, true),
-               runtime::ValueError, "strides");
-  CHECK_THROWS(runtime::copy_to_host({1, 0}, tensor.allocation, 0, {4}, {1}, {host.data(), {1}}, true),
-               runtime::ValueError, "spyre:1");
+  CHECK_THROWS(
+      runtime::copy_to_host(kDefault, tensor.allocation, -1, {4}, {1}, {host.data(), {1}}, true),
+      runtime::ValueError, "");
+  CHECK_THROWS(
+      runtime::copy_to_host(kDefault, tensor.allocation, 0, {4}, {1, 1}, {host.data(), {1}}, true),
+      runtime::ValueError, "strides");
+  CHECK_THROWS(
+      runtime::copy_to_host({1, 0}, tensor.allocation, 0, {4}, {1}, {host.data(), {1}}, true),
+      runtime::ValueError, "spyre:1");
 }
 
 TEST(copies_of_device_bytes_are_exact) {
-  Tensor a({33, 100}, HostDtype::kFloat32), b({33, 100}, HostDtype::kFloat32), c({5}, HostDtype::kFloat32);
+  Tensor a({33, 100}, HostDtype::kFloat32), b({33, 100}, HostDtype::kFloat32),
+      c({5}, HostDtype::kFloat32);
   std::vector<float> in = ramp(3300), out(3300);
   a.write(in);
   runtime::copy_bytes(kDefault, b.allocation, a.allocation);
   b.read(out);
   CHECK(in == out);
-  CHECK_THROWS(runtime::copy_bytes(kDefault, c.allocation, a.allocation), runtime::ValueError, "size");
+  CHECK_THROWS(runtime::copy_bytes(kDefault, c.allocation, a.allocation), runtime::ValueError,
+               "size");
 }
 
 TEST(copies_that_do_not_block_are_ordered) {
   Tensor tensor({1 << 20}, HostDtype::kFloat32);
-  std::vector<float> first = ramp(1 << 20), second = ramp(1 << 20, 5), got_first(first.size()), got_second(first.size());
+  std::vector<float> first = ramp(1 << 20), second = ramp(1 << 20, 5), got_first(first.size()),
+                     got_second(first.size());
   tensor.write(first, kDefault, false);
   tensor.read(got_first, kDefault, false);
   tensor.write(second, kDefault, false);
@@ -219,10 +242,12 @@ TEST(a_program_runs_and_is_linked_once_per_form) {
   for (int round = 0; round < 3; ++round) {
     for (const int64_t n : {1, 64, 1000}) {
       Tensor a({n}, HostDtype::kFloat32), b({n}, HostDtype::kFloat32), c({n}, HostDtype::kFloat32);
-      std::vector<float> x = ramp(static_cast<size_t>(n)), y = ramp(static_cast<size_t>(n), 2), out(x.size());
+      std::vector<float> x = ramp(static_cast<size_t>(n)), y = ramp(static_cast<size_t>(n), 2),
+                         out(x.size());
       a.write(x);
       b.write(y);
-      const runtime::Executable::Arg args[] = {{a.allocation, 0}, {b.allocation, 0}, {c.allocation, 0}};
+      const runtime::Executable::Arg args[] = {
+          {a.allocation, 0}, {b.allocation, 0}, {c.allocation, 0}};
       add.launch(kDefault, args, 3, &n, 1);
       c.read(out);
       for (size_t i = 0; i < out.size(); ++i) CHECK_EQ(out[i], x[i] + y[i]);
@@ -241,11 +266,13 @@ TEST(bad_arguments_of_a_program_are_refused) {
   CHECK_THROWS(add.launch(kDefault, args, 2, &n, 1), runtime::ValueError, "takes 3 tensors");
   CHECK_THROWS(add.launch(kDefault, args, 3, &n, 0), runtime::ValueError, "1 symbols");
   CHECK_THROWS(add.launch(kDefault, args, 3, &too_many, 1), runtime::ValueError, "");
-  const runtime::Executable::Arg wrong_dtype[] = {{a.allocation, 0}, {h.allocation, 0}, {a.allocation, 0}};
+  const runtime::Executable::Arg wrong_dtype[] = {
+      {a.allocation, 0}, {h.allocation, 0}, {a.allocation, 0}};
   CHECK_THROWS(add.launch(kDefault, wrong_dtype, 3, &n, 1), runtime::ValueError, "float16");
   const runtime::Executable::Arg missing[] = {{a.allocation, 0}, {nullptr, 0}, {a.allocation, 0}};
   CHECK_THROWS(add.launch(kDefault, missing, 3, &n, 1), runtime::ValueError, "argument 1");
-  const runtime::Executable::Arg shifted[] = {{a.allocation, 1}, {a.allocation, 0}, {a.allocation, 0}};
+  const runtime::Executable::Arg shifted[] = {
+      {a.allocation, 1}, {a.allocation, 0}, {a.allocation, 0}};
   CHECK_THROWS(add.launch(kDefault, shifted, 3, &n, 1), runtime::ValueError, "");
   CHECK(!add.print_bound(args, 3, &n, 1).empty());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many threads over few streams: allocator, events, transfers and memory reuse at once. Made for the
-// sanitizers; every round also checks its data.
+// Many threads over few streams: allocator, events, transfers and memory reuse at once. Made for
+// the sanitizers; every round also checks its data.
 #include <atomic>
 #include <cstdlib>
 #include <random>
@@ -39,7 +39,8 @@ void in_threads(const std::function<void(unsigned)>& body) {
 }
 
 Allocation* allocate(int64_t n, StreamId stream) {
-  return runtime::allocate(stream, Layout::row_major({n}, HostDtype::kFloat32), HostDtype::kFloat32, n * 4);
+  return runtime::allocate(stream, Layout::row_major({n}, HostDtype::kFloat32), HostDtype::kFloat32,
+                           n * 4);
 }
 
 void write(Allocation* to, std::vector<float>& from, StreamId stream) {
@@ -57,7 +58,8 @@ TEST(memory_is_reused_without_mixing_streams) {
     std::mt19937 random(t);
     for (int round = 0; round < kRounds; ++round) {
       const StreamId one{0, static_cast<int>(random() % 4)}, two{0, static_cast<int>(random() % 4)};
-      const auto n = static_cast<size_t>(random() % 3 == 0 ? random() % 300000 : random() % 500) + 1;
+      const auto n =
+          static_cast<size_t>(random() % 3 == 0 ? random() % 300000 : random() % 500) + 1;
       std::vector<float> in(n, static_cast<float>(t * 1000 + static_cast<unsigned>(round))), out(n);
       Allocation* a = allocate(static_cast<int64_t>(n), one);
       write(a, in, one);
@@ -99,7 +101,8 @@ TEST(handles_are_found_while_others_come_and_go) {
     std::vector<Allocation*> mine;
     for (int round = 0; round < kRounds * 10; ++round) {
       if (mine.size() < 20) {
-        mine.push_back(allocate(static_cast<int64_t>(random() % 5000), {0, static_cast<int>(t % 2)}));
+        mine.push_back(
+            allocate(static_cast<int64_t>(random() % 5000), {0, static_cast<int>(t % 2)}));
       } else {
         const size_t which = random() % mine.size();
         CHECK_EQ(runtime::find(reinterpret_cast<const void*>(mine[which]->handle)), mine[which]);

@@ -226,3 +226,28 @@ class TestOperatorsThatNeedTheirOwnWay:
             [there.grad, *(p.grad for p in layer.parameters())], grads, strict=True
         ):
             torch.testing.assert_close(found_grad.cpu(), grad, rtol=5e-2, atol=5e-2)
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_half_convolutions_are_computed_in_float32(self, dtype):
+        x, weight = values((1, 4, 5, 5), dtype), values((1, 4, 2, 3), dtype)
+        parts = {"stride": 2, "padding": 1, "dilation": (2, 3)}
+        found = torch.nn.functional.conv2d(x.to("spyre"), weight.to("spyre"), **parts)
+        assert found.dtype == dtype
+        expected = torch.nn.functional.conv2d(x.float(), weight.float(), **parts)
+        torch.testing.assert_close(found.cpu().float(), expected, rtol=2e-2, atol=2e-2)
+
+    @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.float16])
+    def test_histograms_of_dtypes_without_a_cpu_kernel(self, dtype):
+        found = torch.histc(torch.tensor([0, 1, 1, 3]).to("spyre", dtype), bins=4, min=0, max=3)
+        assert found.dtype == dtype
+        assert found.tolist() == [1, 2, 0, 1]
+
+    @pytest.mark.parametrize("norm", [torch.nn.BatchNorm2d, torch.nn.InstanceNorm2d])
+    def test_running_statistics_are_updated(self, norm):
+        x = torch.randn(4, 3, 5, 5)
+        host = norm(3, track_running_stats=True)
+        device = norm(3, track_running_stats=True).to("spyre")
+        host(x)
+        device(x.to("spyre"))
+        torch.testing.assert_close(device.running_mean.cpu(), host.running_mean)
+        torch.testing.assert_close(device.running_var.cpu(), host.running_var)

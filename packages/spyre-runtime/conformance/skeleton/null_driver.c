@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smallest driver that the loader accepts, to copy from: it keeps no data and runs nothing, and its
- * streams are always idle. Tests of the runtime use it where results do not matter, and build broken
- * variants of it: NULL_DRIVER_ABI_MAJOR (another version), NULL_DRIVER_HOLE (a missing function),
- * NULL_DRIVER_SHORT (a table that ends early). Plain C, which also shows that driver.h is. */
-#include "spyre/driver/driver.h"
-
+/* The smallest driver that the loader accepts, to copy from: it keeps no data and runs nothing, and
+ * its streams are always idle. Tests of the runtime use it where results do not matter, and build
+ * broken variants of it: NULL_DRIVER_ABI_MAJOR (another version), NULL_DRIVER_HOLE (a missing
+ * function), NULL_DRIVER_SHORT (a table that ends early). Plain C, which also shows that driver.h
+ * is. */
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "spyre/driver/driver.h"
 
 #ifndef NULL_DRIVER_ABI_MAJOR
 #define NULL_DRIVER_ABI_MAJOR SPYRE_DRIVER_ABI_MAJOR
@@ -15,7 +16,8 @@
 
 #define NULL_DRIVER_MEMORY ((uint64_t)64 << 20)
 
-/* Test hooks, reached by dlsym: what the driver was asked for, and whether its events are reached. */
+/* Test hooks, reached by dlsym: what the driver was asked for, and whether its events are reached.
+ */
 EXPORT uint64_t null_driver_used_bytes;
 EXPORT uint64_t null_driver_allocations;
 EXPORT uint64_t null_driver_launches;
@@ -50,8 +52,8 @@ static spyre_status device_count(uint32_t* count, char* error) {
   return SPYRE_OK;
 }
 
-static spyre_status device_open(uint32_t index, const spyre_device_options* options, spyre_device** out,
-                                char* error) {
+static spyre_status device_open(uint32_t index, const spyre_device_options* options,
+                                spyre_device** out, char* error) {
   (void)options;
   if (index >= 2) return fail(SPYRE_INVALID_ARGUMENT, error, "there are two null devices");
   *out = calloc(1, sizeof(**out));
@@ -62,7 +64,8 @@ static spyre_status device_open(uint32_t index, const spyre_device_options* opti
 
 static void device_close(spyre_device* device) { free(device); }
 
-static spyre_status device_properties(spyre_device* device, spyre_device_properties* out, char* error) {
+static spyre_status device_properties(spyre_device* device, spyre_device_properties* out,
+                                      char* error) {
   (void)device;
   (void)error;
   snprintf(out->name, sizeof(out->name), "null device");
@@ -75,9 +78,11 @@ static spyre_status device_properties(spyre_device* device, spyre_device_propert
   return SPYRE_OK;
 }
 
-static spyre_status memory_alloc(spyre_device* device, uint64_t bytes, uint64_t* address, char* error) {
+static spyre_status memory_alloc(spyre_device* device, uint64_t bytes, uint64_t* address,
+                                 char* error) {
   int i = 0;
-  if (bytes == 0 || bytes % 128) return fail(SPYRE_INVALID_ARGUMENT, error, "bytes must be whole sticks");
+  if (bytes == 0 || bytes % 128)
+    return fail(SPYRE_INVALID_ARGUMENT, error, "bytes must be whole sticks");
   if (null_driver_used_bytes + bytes > NULL_DRIVER_MEMORY)
     return fail(SPYRE_OUT_OF_MEMORY, error, "null memory is full");
   while (i < MAX_REGIONS && regions[i].address) ++i;
@@ -110,7 +115,8 @@ static spyre_status memory_info(spyre_device* device, uint64_t* free_bytes, uint
   return SPYRE_OK;
 }
 
-static spyre_status stream_create(spyre_device* device, int32_t priority, spyre_stream** out, char* error) {
+static spyre_status stream_create(spyre_device* device, int32_t priority, spyre_stream** out,
+                                  char* error) {
   (void)priority;
   *out = calloc(1, sizeof(**out));
   if (!*out) return fail(SPYRE_OUT_OF_MEMORY, error, "the host is out of memory");
@@ -166,7 +172,8 @@ static spyre_status event_synchronize(spyre_event* event, char* error) {
   return SPYRE_OK;
 }
 
-static spyre_status event_elapsed_ns(spyre_event* start, spyre_event* end, int64_t* ns, char* error) {
+static spyre_status event_elapsed_ns(spyre_event* start, spyre_event* end, int64_t* ns,
+                                     char* error) {
   (void)start;
   (void)end;
   (void)error;
@@ -193,8 +200,8 @@ static spyre_status memory_copy(spyre_stream* stream, uint64_t to, uint64_t from
 }
 #endif
 
-static spyre_status program_load(spyre_device* device, const void* image, size_t size, spyre_program** out,
-                                 char* error) {
+static spyre_status program_load(spyre_device* device, const void* image, size_t size,
+                                 spyre_program** out, char* error) {
   (void)device;
   (void)image;
   *out = calloc(1, sizeof(**out));
@@ -205,8 +212,8 @@ static spyre_status program_load(spyre_device* device, const void* image, size_t
 
 static void program_unload(spyre_program* program) { free(program); }
 
-static spyre_status program_launch(spyre_stream* stream, spyre_program* program, const uint64_t* addresses,
-                                   uint32_t count, char* error) {
+static spyre_status program_launch(spyre_stream* stream, spyre_program* program,
+                                   const uint64_t* addresses, uint32_t count, char* error) {
   (void)stream;
   (void)program;
   (void)addresses;

@@ -90,7 +90,8 @@ void Allocator::record_use(const Allocation* allocation, int stream) {
                                                           std::memory_order_relaxed);
 }
 
-Allocation* Allocator::allocate(StreamId stream, const InternedLayout& layout, int64_t logical_bytes) {
+Allocation* Allocator::allocate(StreamId stream, const InternedLayout& layout,
+                                int64_t logical_bytes) {
   if (logical_bytes < 0) {
     throw ValueError("cannot allocate " + std::to_string(logical_bytes) + " bytes on spyre");
   }
@@ -213,7 +214,8 @@ Allocator::Memory Allocator::carve(int size_class, int64_t bytes) {
     auto slab = std::make_unique<Slab>();
     slab->bytes = room;
     slab->address = driver_alloc(room, bytes);
-    // A full slab needs no list: its blocks point to it, and release_cached() finds it through them.
+    // A full slab needs no list: its blocks point to it, and release_cached() finds it through
+    // them.
     open = slab.release();
   }
   const Memory memory{open->address + static_cast<uint64_t>(open->carved), bytes, size_class, open};
@@ -225,23 +227,25 @@ Allocator::Memory Allocator::carve(int size_class, int64_t bytes) {
 uint64_t Allocator::driver_alloc(int64_t bytes, int64_t asked) {
   uint64_t address = 0;
   DriverCall call;
-  spyre_status status = device_.api.memory_alloc(device_.handle, static_cast<uint64_t>(bytes), &address, call);
+  spyre_status status =
+      device_.api.memory_alloc(device_.handle, static_cast<uint64_t>(bytes), &address, call);
   if (status == SPYRE_OUT_OF_MEMORY) {
     ++stats_.retries;
     poll_pending(/*wait=*/true);
     release_cached();
     DriverCall again;
-    status = device_.api.memory_alloc(device_.handle, static_cast<uint64_t>(bytes), &address, again);
+    status =
+        device_.api.memory_alloc(device_.handle, static_cast<uint64_t>(bytes), &address, again);
     if (status == SPYRE_OUT_OF_MEMORY) {
       ++stats_.ooms;
       uint64_t free_bytes = 0, total_bytes = 0;
       DriverCall info;
       info.check(device_.api.memory_info(device_.handle, &free_bytes, &total_bytes, info));
       throw OutOfMemoryError(
-          "spyre:" + std::to_string(device_.index) + " is out of memory: asked for " + in_words(asked) +
-          ", " + in_words(static_cast<int64_t>(free_bytes)) + " of " +
-          in_words(static_cast<int64_t>(total_bytes)) + " free (" + again.message() + "), this process has " +
-          in_words(stats_.allocated) + " in tensors and " +
+          "spyre:" + std::to_string(device_.index) + " is out of memory: asked for " +
+          in_words(asked) + ", " + in_words(static_cast<int64_t>(free_bytes)) + " of " +
+          in_words(static_cast<int64_t>(total_bytes)) + " free (" + again.message() +
+          "), this process has " + in_words(stats_.allocated) + " in tensors and " +
           in_words(std::max<int64_t>(0, stats_.reserved - stats_.allocated)) +
           " cached; free tensors, or use a smaller batch");
     }
@@ -254,8 +258,8 @@ uint64_t Allocator::driver_alloc(int64_t bytes, int64_t asked) {
   return address;
 }
 
-/// Puts a block that its owner is done with where it belongs: into its stream's list, or aside until the
-/// other streams that used it have passed.
+/// Puts a block that its owner is done with where it belongs: into its stream's list, or aside
+/// until the other streams that used it have passed.
 void Allocator::give_back(Block* block) {
   bool is_shared = false;
   for (const auto& word : block->users) is_shared |= word.load(std::memory_order_relaxed) != 0;
@@ -266,7 +270,8 @@ void Allocator::give_back(Block* block) {
   Pending pending{block, {}};
   for (int stream = 0; stream < kStreams; ++stream) {
     const uint64_t bit = uint64_t{1} << (stream % 64);
-    if ((block->users[static_cast<size_t>(stream) / 64].load(std::memory_order_relaxed) & bit) == 0) continue;
+    if ((block->users[static_cast<size_t>(stream) / 64].load(std::memory_order_relaxed) & bit) == 0)
+      continue;
     spyre_event* event = record_event(stream);
     if (event == nullptr) {
       drain(stream);
@@ -420,7 +425,8 @@ Allocation* allocate(StreamId stream, const layout::Layout& layout, layout::Host
 
 void free(Allocation* allocation) {
   if (allocation == nullptr) return;
-  // A forked child inherits tensors whose memory is its parent's; at exit the process's end frees all.
+  // A forked child inherits tensors whose memory is its parent's; at exit the process's end frees
+  // all.
   if (detail::is_unusable.load(std::memory_order_relaxed)) return;
   device(allocation->device).allocator.free(allocation);
 }
@@ -432,8 +438,9 @@ Allocation* find(const void* address) {
     if (candidate == nullptr || !candidate->handles.contains(value)) continue;
     Allocation* allocation = candidate->handles.find(value);
     if (allocation == nullptr) return nullptr;
-    return value - allocation->handle <= static_cast<uint64_t>(allocation->logical_bytes) ? allocation
-                                                                                          : nullptr;
+    return value - allocation->handle <= static_cast<uint64_t>(allocation->logical_bytes)
+               ? allocation
+               : nullptr;
   }
   return nullptr;
 }

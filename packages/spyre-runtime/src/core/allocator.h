@@ -17,11 +17,11 @@ class Device;
 
 /// The stream-ordered caching allocator of one device.
 ///
-/// Sizes are rounded up to size classes, eight to a doubling. Blocks of up to 256 KiB are cut from slabs,
-/// larger ones are driver allocations of their own. A freed block goes to the free list of its stream
-/// and class, and comes back from there without any wait: work of one stream is ordered. If other streams
-/// used it, events of theirs must pass first. Memory returns to the driver when it runs short, or by
-/// empty_cache().
+/// Sizes are rounded up to size classes, eight to a doubling. Blocks of up to 256 KiB are cut from
+/// slabs, larger ones are driver allocations of their own. A freed block goes to the free list of
+/// its stream and class, and comes back from there without any wait: work of one stream is ordered.
+/// If other streams used it, events of theirs must pass first. Memory returns to the driver when it
+/// runs short, or by empty_cache().
 class Allocator {
  public:
   explicit Allocator(Device& device);

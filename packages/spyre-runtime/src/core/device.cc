@@ -64,8 +64,9 @@ void at_exit() {
 }
 
 [[noreturn]] void raise_bad_index(int index, size_t count) {
-  throw IndexError("spyre device index " + std::to_string(index) + " is out of range: " +
-                   std::to_string(count) + (count == 1 ? " device is" : " devices are") + " visible");
+  throw IndexError("spyre device index " + std::to_string(index) +
+                   " is out of range: " + std::to_string(count) +
+                   (count == 1 ? " device is" : " devices are") + " visible");
 }
 
 }  // namespace
@@ -76,7 +77,8 @@ Device& open_device(int index) {
   std::vector<uint32_t> fresh;
   if (visible == nullptr) fresh = enumerate();
   const std::vector<uint32_t>& indices = visible != nullptr ? *visible : fresh;
-  if (index < 0 || static_cast<size_t>(index) >= indices.size()) raise_bad_index(index, indices.size());
+  if (index < 0 || static_cast<size_t>(index) >= indices.size())
+    raise_bad_index(index, indices.size());
   if (Device* open = devices[index].load(std::memory_order_acquire)) return *open;
 
   auto opened = std::make_unique<Device>(index, indices[index]);
@@ -93,8 +95,10 @@ Device& open_device(int index) {
 void raise_unusable() {
   if (is_bad_fork.load()) {
     throw RuntimeError(
-        "cannot use spyre in a process forked from one that has already used it; start the process with "
-        "the \"spawn\" or \"forkserver\" method of multiprocessing, or use spyre only after the fork");
+        "cannot use spyre in a process forked from one that has already used it; start the process "
+        "with "
+        "the \"spawn\" or \"forkserver\" method of multiprocessing, or use spyre only after the "
+        "fork");
   }
   throw RuntimeError("cannot use spyre while the process exits");
 }
@@ -125,7 +129,8 @@ DeviceProperties read_properties(const spyre_driver_api& api, spyre_device* hand
   }
   DeviceProperties properties;
   properties.name = raw.name;
-  properties.cores = std::min<int>(environment::cores(), std::max<int>(1, static_cast<int>(raw.cores)));
+  properties.cores =
+      std::min<int>(environment::cores(), std::max<int>(1, static_cast<int>(raw.cores)));
   properties.memory_bytes = static_cast<int64_t>(raw.memory_bytes);
   properties.lx_bytes = static_cast<int64_t>(raw.lx_bytes);
   properties.max_allocation_bytes = static_cast<int64_t>(raw.max_allocation_bytes);
@@ -268,8 +273,9 @@ Event::~Event() = default;
 
 void Event::record(StreamId stream) {
   if (stream.device != impl_->device_index) {
-    throw ValueError("cannot record an event of device spyre:" + std::to_string(impl_->device_index) +
-                     " on a stream of spyre:" + std::to_string(stream.device));
+    throw ValueError(
+        "cannot record an event of device spyre:" + std::to_string(impl_->device_index) +
+        " on a stream of spyre:" + std::to_string(stream.device));
   }
   Device& owner = device(stream.device);
   DriverCall call;
@@ -321,15 +327,17 @@ int64_t Event::elapsed_ns(const Event& end) const {
   }
   if (impl_->device_index != end.impl_->device_index) {
     throw ValueError("cannot measure the time between events of two devices, spyre:" +
-                     std::to_string(impl_->device_index) + " and spyre:" +
-                     std::to_string(end.impl_->device_index));
+                     std::to_string(impl_->device_index) +
+                     " and spyre:" + std::to_string(end.impl_->device_index));
   }
   int64_t ns = 0;
   DriverCall call;
-  const spyre_status status = device(impl_->device_index).api.event_elapsed_ns(first, last, &ns, call);
+  const spyre_status status =
+      device(impl_->device_index).api.event_elapsed_ns(first, last, &ns, call);
   if (status == SPYRE_NOT_READY) {
     throw ValueError(
-        "cannot measure the time between two events before the device has reached both; synchronize first");
+        "cannot measure the time between two events before the device has reached both; "
+        "synchronize first");
   }
   call.check(status);
   return ns;

@@ -12,8 +12,8 @@
 #include "core/handle_space.h"
 #include "spyre/runtime/runtime.h"
 
-/// Lock order in libspyre_runtime, outermost first. No lock is held while another library's code runs
-/// other than the driver's, and nothing here ever asks for the GIL.
+/// Lock order in libspyre_runtime, outermost first. No lock is held while another library's code
+/// runs other than the driver's, and nothing here ever asks for the GIL.
 ///
 ///   1. the open mutex (device.cc)
 ///   2. the executables' registry, then one executable's mutex (executable.cc)
@@ -36,12 +36,15 @@ class Device {
 
   /// The driver's stream, made on first use.
   spyre_stream* stream(int id) {
-    if (id < 0 || id >= kStreams) [[unlikely]] raise_bad_stream(id);
+    if (id < 0 || id >= kStreams) [[unlikely]]
+      raise_bad_stream(id);
     spyre_stream* stream = streams_[id].load(std::memory_order_acquire);
     return stream != nullptr ? stream : make_stream(id);
   }
   /// The driver's stream, or nullptr if it was never used and so is idle.
-  spyre_stream* stream_if_made(int id) const { return streams_[id].load(std::memory_order_acquire); }
+  spyre_stream* stream_if_made(int id) const {
+    return streams_[id].load(std::memory_order_acquire);
+  }
   /// An id of the pool, round robin.
   int next_stream(bool high_priority);
 
@@ -71,9 +74,11 @@ Device& open_device(int index);
 
 /// The device, opened on first use.
 inline Device& device(int index) {
-  if (detail::is_unusable.load(std::memory_order_relaxed)) [[unlikely]] detail::raise_unusable();
+  if (detail::is_unusable.load(std::memory_order_relaxed)) [[unlikely]]
+    detail::raise_unusable();
   if (index >= 0 && index < environment::kMaxDevices) [[likely]] {
-    if (Device* open = detail::devices[index].load(std::memory_order_acquire)) [[likely]] return *open;
+    if (Device* open = detail::devices[index].load(std::memory_order_acquire)) [[likely]]
+      return *open;
   }
   return detail::open_device(index);
 }
@@ -86,7 +91,8 @@ inline Device* device_if_open(int index) {
 
 /// Notes that queued work of `stream` uses the allocation.
 inline void note_use(const Allocation* allocation, StreamId stream) {
-  if (allocation->stream.id != stream.id) [[unlikely]] Allocator::record_use(allocation, stream.id);
+  if (allocation->stream.id != stream.id) [[unlikely]]
+    Allocator::record_use(allocation, stream.id);
 }
 
 }  // namespace spyre::runtime

@@ -18,7 +18,8 @@ constexpr const char* kDefaultDriver = "libspyre_softdev.so";
 
 std::string directory_of_this_library() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&load_driver), &info) == 0 || info.dli_fname == nullptr) {
+  if (dladdr(reinterpret_cast<const void*>(&load_driver), &info) == 0 ||
+      info.dli_fname == nullptr) {
     return "";
   }
   std::error_code error;
@@ -72,14 +73,15 @@ DriverLibrary load_driver(const std::string& path) {
       if (get_api(major) != nullptr) theirs = std::to_string(major);
     }
     dlclose(library);
-    throw RuntimeError("it speaks driver ABI major " + theirs + ", but this runtime speaks " + ours +
-                       "; use a driver built for major " + ours);
+    throw RuntimeError("it speaks driver ABI major " + theirs + ", but this runtime speaks " +
+                       ours + "; use a driver built for major " + ours);
   }
-  if (api->struct_size < offsetof(spyre_driver_api, abi_minor) || api->abi_major != SPYRE_DRIVER_ABI_MAJOR) {
+  if (api->struct_size < offsetof(spyre_driver_api, abi_minor) ||
+      api->abi_major != SPYRE_DRIVER_ABI_MAJOR) {
     const std::string theirs = std::to_string(api->abi_major);
     dlclose(library);
-    throw RuntimeError("it speaks driver ABI major " + theirs + ", but this runtime speaks " + ours +
-                       "; use a driver built for major " + ours);
+    throw RuntimeError("it speaks driver ABI major " + theirs + ", but this runtime speaks " +
+                       ours + "; use a driver built for major " + ours);
   }
   try {
     check_table(*api);
@@ -128,14 +130,10 @@ void DriverCall::raise(spyre_status status) const {
 
 void throw_status(spyre_status status, const std::string& message) {
   switch (status) {
-    case SPYRE_INVALID_ARGUMENT:
-      throw ValueError(message);
-    case SPYRE_OUT_OF_MEMORY:
-      throw OutOfMemoryError(message);
-    case SPYRE_INDEX_ERROR:
-      throw IndexError(message);
-    case SPYRE_UNSUPPORTED:
-      throw NotImplementedError(message);
+    case SPYRE_INVALID_ARGUMENT: throw ValueError(message);
+    case SPYRE_OUT_OF_MEMORY: throw OutOfMemoryError(message);
+    case SPYRE_INDEX_ERROR: throw IndexError(message);
+    case SPYRE_UNSUPPORTED: throw NotImplementedError(message);
     default:
       throw InternalError("driver \"" + std::string(driver().api->name) + "\" failed (status " +
                           std::to_string(static_cast<int>(status)) + "): " + message +

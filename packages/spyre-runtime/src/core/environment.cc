@@ -90,6 +90,8 @@ Partition partition() {
        "PF (the whole device memory), VF (a partition of it) or MOCK (AIU_WORLD_SIZE devices)");
 }
 
-int cores() { return int_in_range("SENCORES", 1, kMaxCores, "a number of cores").value_or(kMaxCores); }
+int cores() {
+  return int_in_range("SENCORES", 1, kMaxCores, "a number of cores").value_or(kMaxCores);
+}
 
 }  // namespace spyre::runtime::environment

@@ -22,7 +22,8 @@ std::atomic<int64_t> launches_made{0};
 
 /// A bound program as the driver holds it.
 struct Bound {
-  Bound(const spyre_driver_api& driver_api, spyre_program* program) : api(driver_api), handle(program) {}
+  Bound(const spyre_driver_api& driver_api, spyre_program* program)
+      : api(driver_api), handle(program) {}
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
   ~Bound() {
@@ -33,10 +34,12 @@ struct Bound {
   std::atomic<int64_t> last_use{0};
 };
 
-/// What a bound form depends on: device, then layout id and offset of each argument, then the symbols.
+/// What a bound form depends on: device, then layout id and offset of each argument, then the
+/// symbols.
 class Key {
  public:
-  Key(int device, const Executable::Arg* args, size_t arg_count, const int64_t* symbols, size_t symbol_count)
+  Key(int device, const Executable::Arg* args, size_t arg_count, const int64_t* symbols,
+      size_t symbol_count)
       : size_(1 + 2 * arg_count + symbol_count) {
     if (size_ > kInline) {
       heap_.resize(size_);
@@ -97,8 +100,8 @@ struct Executable::Impl {
     return nullptr;
   }
 
-  program::BoundProgram link(const Device& owner, const Arg* args, size_t arg_count, const int64_t* symbols,
-                             size_t symbol_count) const;
+  program::BoundProgram link(const Device& owner, const Arg* args, size_t arg_count,
+                             const int64_t* symbols, size_t symbol_count) const;
   std::shared_ptr<Bound> bind(Device& owner, const Key& key, const Arg* args, size_t arg_count,
                               const int64_t* symbols, size_t symbol_count);
   void check_args(int device, const Arg* args, size_t arg_count, size_t symbol_count) const;
@@ -124,11 +127,13 @@ Executable::Impl::Registry& Executable::Impl::registry() {
   return *instance;
 }
 
-void Executable::Impl::check_args(int device, const Arg* args, size_t arg_count, size_t symbol_count) const {
+void Executable::Impl::check_args(int device, const Arg* args, size_t arg_count,
+                                  size_t symbol_count) const {
   if (arg_count != arg_dtypes.size() || symbol_count != program.symbols.size()) {
     throw ValueError("program \"" + program.name + "\" takes " + std::to_string(arg_dtypes.size()) +
-                     " tensors and " + std::to_string(program.symbols.size()) + " symbols, but was given " +
-                     std::to_string(arg_count) + " and " + std::to_string(symbol_count));
+                     " tensors and " + std::to_string(program.symbols.size()) +
+                     " symbols, but was given " + std::to_string(arg_count) + " and " +
+                     std::to_string(symbol_count));
   }
   for (size_t i = 0; i < arg_count; ++i) {
     if (args[i].allocation == nullptr) {
@@ -136,9 +141,9 @@ void Executable::Impl::check_args(int device, const Arg* args, size_t arg_count,
                        "\" has no spyre memory");
     }
     if (args[i].allocation->device != device) {
-      throw ValueError("argument " + std::to_string(i) + " of program \"" + program.name + "\" is on spyre:" +
-                       std::to_string(args[i].allocation->device) + ", but the program runs on spyre:" +
-                       std::to_string(device));
+      throw ValueError("argument " + std::to_string(i) + " of program \"" + program.name +
+                       "\" is on spyre:" + std::to_string(args[i].allocation->device) +
+                       ", but the program runs on spyre:" + std::to_string(device));
     }
   }
 }
@@ -163,8 +168,9 @@ program::BoundProgram Executable::Impl::link(const Device& owner, const Arg* arg
   }
 }
 
-std::shared_ptr<Bound> Executable::Impl::bind(Device& owner, const Key& key, const Arg* args, size_t arg_count,
-                                              const int64_t* symbols, size_t symbol_count) {
+std::shared_ptr<Bound> Executable::Impl::bind(Device& owner, const Key& key, const Arg* args,
+                                              size_t arg_count, const int64_t* symbols,
+                                              size_t symbol_count) {
   const std::vector<uint8_t> image = serialize(link(owner, args, arg_count, symbols, symbol_count));
   spyre_program* handle = nullptr;
   DriverCall call;
@@ -210,7 +216,8 @@ void Executable::Impl::evict() {
   }
 }
 
-Executable::Executable(program::Program program) : impl_(std::make_unique<Impl>(std::move(program))) {
+Executable::Executable(program::Program program)
+    : impl_(std::make_unique<Impl>(std::move(program))) {
   programs_made.fetch_add(1, std::memory_order_relaxed);
   Impl::Registry& all = Impl::registry();
   const std::lock_guard lock(all.mutex);
@@ -236,7 +243,8 @@ void Executable::launch(StreamId stream, const Arg* args, size_t arg_count, cons
     bound = impl_->bind(owner, key, args, arg_count, symbols, symbol_count);
     if (Impl::registry().bound_count.load(std::memory_order_relaxed) > kMaxBound) Impl::evict();
   }
-  bound->last_use.store(launches_made.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
+  bound->last_use.store(launches_made.fetch_add(1, std::memory_order_relaxed),
+                        std::memory_order_relaxed);
 
   uint64_t inline_addresses[kInlineArgs];
   std::vector<uint64_t> heap_addresses;
@@ -250,14 +258,16 @@ void Executable::launch(StreamId stream, const Arg* args, size_t arg_count, cons
     note_use(args[i].allocation, stream);
   }
   DriverCall call;
-  call.check(owner.api.program_launch(handle, bound->handle, addresses, static_cast<uint32_t>(arg_count), call));
+  call.check(owner.api.program_launch(handle, bound->handle, addresses,
+                                      static_cast<uint32_t>(arg_count), call));
 }
 
 const program::Program& Executable::program() const { return impl_->program; }
 
 std::string Executable::print_bound(const Arg* args, size_t arg_count, const int64_t* symbols,
                                     size_t symbol_count) {
-  if (arg_count != 0 && args[0].allocation == nullptr) impl_->check_args(0, args, arg_count, symbol_count);
+  if (arg_count != 0 && args[0].allocation == nullptr)
+    impl_->check_args(0, args, arg_count, symbol_count);
   const int index = arg_count == 0 ? current_device() : args[0].allocation->device;
   impl_->check_args(index, args, arg_count, symbol_count);
   return print(impl_->link(device(index), args, arg_count, symbols, symbol_count));

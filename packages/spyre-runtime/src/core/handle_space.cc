@@ -23,11 +23,15 @@ constexpr int kMinRegionLog2 = 32;
 
 HandleSpace::HandleSpace(int64_t memory_bytes) {
   const int wanted = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(memory_bytes, 1))) + 1;
-  // Where addresses are scarce (a 39-bit space, ulimit -v) a smaller space still serves small tensors.
-  for (int log2 = std::clamp(wanted, kMinRegionLog2, kMaxRegionLog2); log2 >= kMinLog2 + kChunkLog2; --log2) {
-    const int regions = log2 - kMinLog2 + 1;  // the last one has a single slot, of the region's size
+  // Where addresses are scarce (a 39-bit space, ulimit -v) a smaller space still serves small
+  // tensors.
+  for (int log2 = std::clamp(wanted, kMinRegionLog2, kMaxRegionLog2); log2 >= kMinLog2 + kChunkLog2;
+       --log2) {
+    const int regions =
+        log2 - kMinLog2 + 1;  // the last one has a single slot, of the region's size
     const uint64_t bytes = static_cast<uint64_t>(regions) << log2;
-    void* base = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* base =
+        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) continue;
 #ifdef MADV_DONTDUMP
     madvise(base, bytes, MADV_DONTDUMP);
@@ -40,7 +44,8 @@ HandleSpace::HandleSpace(int64_t memory_bytes) {
   }
   if (base_ == 0) {
     throw OutOfMemoryError(
-        "cannot reserve address space for spyre tensors; raise the limit on virtual memory (ulimit -v)");
+        "cannot reserve address space for spyre tensors; raise the limit on virtual memory (ulimit "
+        "-v)");
   }
   tables_.reserve(static_cast<size_t>(regions_));
   for (int region = 0; region < regions_; ++region) {
@@ -62,9 +67,9 @@ HandleSpace::Slot HandleSpace::acquire(int64_t bytes) {
   const int log2 = std::max<int>(kMinLog2, std::bit_width(static_cast<uint64_t>(bytes)));
   const auto region = static_cast<size_t>(log2 - kMinLog2);
   if (bytes < 0 || log2 > region_log2_) {
-    throw OutOfMemoryError("a tensor of " + std::to_string(bytes) + " host bytes is larger than the " +
-                           std::to_string(uint64_t{1} << region_log2_) +
-                           " bytes that one spyre tensor can address");
+    throw OutOfMemoryError(
+        "a tensor of " + std::to_string(bytes) + " host bytes is larger than the " +
+        std::to_string(uint64_t{1} << region_log2_) + " bytes that one spyre tensor can address");
   }
   std::vector<uint32_t>& free = free_[region];
   if (!free.empty()) {
@@ -74,8 +79,8 @@ HandleSpace::Slot HandleSpace::acquire(int64_t bytes) {
   }
   const uint32_t index = used_[region];
   if (index >= (uint64_t{1} << (region_log2_ - log2))) {
-    throw OutOfMemoryError("too many spyre tensors of about " + std::to_string(bytes) + " bytes: " +
-                           std::to_string(index) + " are alive");
+    throw OutOfMemoryError("too many spyre tensors of about " + std::to_string(bytes) +
+                           " bytes: " + std::to_string(index) + " are alive");
   }
   std::atomic<Chunk*>& chunk = tables_[region][index >> kChunkLog2];
   if (chunk.load(std::memory_order_relaxed) == nullptr) {

@@ -11,12 +11,12 @@ namespace spyre::runtime {
 
 struct Allocation;
 
-/// The addresses that stand for host bytes of one device's allocations: one reservation without access
-/// rights, cut into equal regions, one for each power-of-two slot size. So the slot of an address is
-/// found by shifts, and one table load gives the allocation, without a lock.
+/// The addresses that stand for host bytes of one device's allocations: one reservation without
+/// access rights, cut into equal regions, one for each power-of-two slot size. So the slot of an
+/// address is found by shifts, and one table load gives the allocation, without a lock.
 ///
-/// A slot is always larger than the bytes it stands for, so that the address just past the end, which
-/// empty slices have, still finds its own allocation.
+/// A slot is always larger than the bytes it stands for, so that the address just past the end,
+/// which empty slices have, still finds its own allocation.
 class HandleSpace {
  public:
   struct Slot {
@@ -24,8 +24,8 @@ class HandleSpace {
     uint32_t index = 0;
   };
 
-  /// Reserves room for at least twice `memory_bytes` in slots of each size. Throws OutOfMemoryError if
-  /// the process may not reserve that many addresses.
+  /// Reserves room for at least twice `memory_bytes` in slots of each size. Throws OutOfMemoryError
+  /// if the process may not reserve that many addresses.
   explicit HandleSpace(int64_t memory_bytes);
   ~HandleSpace();
   HandleSpace(const HandleSpace&) = delete;
@@ -65,16 +65,18 @@ class HandleSpace {
   using Chunk = std::array<std::atomic<Allocation*>, kChunkSlots>;
 
   std::atomic<Allocation*>& entry(int region, uint32_t index) {
-    return (*tables_[region][index >> kChunkLog2].load(std::memory_order_acquire))[index & (kChunkSlots - 1)];
+    return (*tables_[region][index >> kChunkLog2].load(
+        std::memory_order_acquire))[index & (kChunkSlots - 1)];
   }
 
   uint64_t base_ = 0;
   uint64_t bytes_ = 0;
   int region_log2_ = 0;
   int regions_ = 0;
-  std::vector<std::vector<std::atomic<Chunk*>>> tables_;  ///< by region, then by index / kChunkSlots
-  std::vector<std::vector<uint32_t>> free_;               ///< by region: released slots, last in first out
-  std::vector<uint32_t> used_;                            ///< by region: slots ever handed out
+  std::vector<std::vector<std::atomic<Chunk*>>>
+      tables_;                               ///< by region, then by index / kChunkSlots
+  std::vector<std::vector<uint32_t>> free_;  ///< by region: released slots, last in first out
+  std::vector<uint32_t> used_;               ///< by region: slots ever handed out
 };
 
 }  // namespace spyre::runtime

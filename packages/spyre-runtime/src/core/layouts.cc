@@ -10,7 +10,8 @@
 namespace spyre::runtime {
 namespace {
 
-/// All interned layouts of the process. Entries stay: ids are compared long after their tensors are gone.
+/// All interned layouts of the process. Entries stay: ids are compared long after their tensors are
+/// gone.
 struct Table {
   std::mutex mutex;
   std::deque<InternedLayout> entries;
@@ -22,8 +23,8 @@ Table& table() {
   return *instance;
 }
 
-/// Layouts that are equal on the device may still differ in what is known of the host tensor, and so in
-/// what counts as padding.
+/// Layouts that are equal on the device may still differ in what is known of the host tensor, and
+/// so in what counts as padding.
 bool is_same(const InternedLayout& entry, const layout::Layout& layout, layout::HostDtype dtype) {
   return entry.dtype == dtype && entry.layout == layout &&
          entry.layout.host_span() == layout.host_span() &&
@@ -37,8 +38,8 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 32);
 }
 
-/// A thread's recent layouts, so that allocating a tensor of a usual shape takes no lock and makes no
-/// layout. `key` is what the layout was asked for by: sizes, and strides if there are any.
+/// A thread's recent layouts, so that allocating a tensor of a usual shape takes no lock and makes
+/// no layout. `key` is what the layout was asked for by: sizes, and strides if there are any.
 struct Recent {
   static constexpr size_t kMaxKey = 12;
   std::array<int64_t, kMaxKey> key;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "spyre/layout/transfer.h"
+
 #include <algorithm>
 #include <array>
 
 #include "core/device.h"
-#include "spyre/layout/transfer.h"
 
 namespace spyre::runtime {
 namespace {
@@ -14,8 +15,8 @@ namespace {
 }
 
 void queue_pieces(StreamId stream, const Allocation* allocation, int64_t storage_offset,
-                  const std::vector<int64_t>& size, const std::vector<int64_t>& stride, const HostView& host,
-                  bool to_device, bool blocking) {
+                  const std::vector<int64_t>& size, const std::vector<int64_t>& stride,
+                  const HostView& host, bool to_device, bool blocking) {
   if (stream.device != allocation->device) raise_bad_stream(stream, allocation);
   if (size.size() != stride.size() || size.size() != host.stride.size()) {
     throw ValueError("a copy between host and spyre needs as many strides as sizes: " +
@@ -77,9 +78,9 @@ void copy_to_host(StreamId stream, const Allocation* from, int64_t storage_offse
 void copy_bytes(StreamId stream, Allocation* to, const Allocation* from) {
   if (to->device != from->device || to->physical_bytes != from->physical_bytes) {
     throw ValueError("a copy of device bytes needs two allocations of one device and size: spyre:" +
-                     std::to_string(from->device) + " with " + std::to_string(from->physical_bytes) +
-                     " bytes to spyre:" + std::to_string(to->device) + " with " +
-                     std::to_string(to->physical_bytes));
+                     std::to_string(from->device) + " with " +
+                     std::to_string(from->physical_bytes) + " bytes to spyre:" +
+                     std::to_string(to->device) + " with " + std::to_string(to->physical_bytes));
   }
   if (stream.device != to->device) raise_bad_stream(stream, to);
   if (to == from || to->physical_bytes == 0) return;

@@ -9,9 +9,9 @@
 #include "spyre/layout/view.h"
 #include "spyre/program/program.h"
 
-/// The bound state of a program: what link() makes, what crosses the driver ABI, what a driver runs.
-/// Offsets and strides count device elements, extents are numbers. Everything that decides the order of
-/// arithmetic is fixed here, from shapes and strides alone.
+/// The bound state of a program: what link() makes, what crosses the driver ABI, what a driver
+/// runs. Offsets and strides count device elements, extents are numbers. Everything that decides
+/// the order of arithmetic is fixed here, from shapes and strides alone.
 namespace spyre::program {
 
 /// How the lanes of a block lie in a stage's iteration space. A block is block_rows x block_lanes
@@ -29,8 +29,8 @@ struct BoundBuffer {
   BufferKind kind = BufferKind::kArg;
   HostDtype dtype{};
   layout::DataFormat format{};
-  int64_t elements = 0;  ///< device elements, padding included
-  int64_t bytes = 0;     ///< whole sticks
+  int64_t elements = 0;        ///< device elements, padding included
+  int64_t bytes = 0;           ///< whole sticks
   int64_t scratch_offset = 0;  ///< kTemp and kLx: byte offset in the memory that a run is given
   int32_t parts = 1;           ///< kLx: cores over which it is spread
 };
@@ -41,9 +41,9 @@ struct BoundLoop {
 };
 
 /// Offset of the iteration with index vector i: offset + sum(stride * i).
-/// An affine access counts device elements. An indexed one counts host elements, which the digits map to
-/// device elements; it is checked against [0, host_elements) lane by lane as it runs. With buffer == -1
-/// it is a sequence of numbers: iota, or the position that an arg reduction gives.
+/// An affine access counts device elements. An indexed one counts host elements, which the digits
+/// map to device elements; it is checked against [0, host_elements) lane by lane as it runs. With
+/// buffer == -1 it is a sequence of numbers: iota, or the position that an arg reduction gives.
 struct BoundAccess {
   int32_t buffer = -1;
   bool indexed = false;

@@ -14,7 +14,8 @@ const char* type_name(Type type) {
 
 class PhaseChecker {
  public:
-  PhaseChecker(int access_count, const std::function<Type(int)>& access_type, const std::string& where)
+  PhaseChecker(int access_count, const std::function<Type(int)>& access_type,
+               const std::string& where)
       : access_count_(access_count), access_type_(access_type), where_(where) {}
 
   std::vector<Type> run(const std::vector<Phase>& phases) {
@@ -24,7 +25,8 @@ class PhaseChecker {
       check_dot(phases, p);
       // What a reduce phase computes per iteration dies with it; its reductions become visible.
       for (const Instr& in : phases[p].body) {
-        if (in.dst >= 0) visible_[static_cast<size_t>(in.dst)] = !phases[p].reduce || is_reduction(in.op);
+        if (in.dst >= 0)
+          visible_[static_cast<size_t>(in.dst)] = !phases[p].reduce || is_reduction(in.op);
       }
     }
     return std::move(types_);
@@ -36,13 +38,15 @@ class PhaseChecker {
   }
 
   void operand(const Instr& in, int reg, Type expected, const char* what) {
-    if (reg < 0 || static_cast<size_t>(reg) >= types_.size() || types_[static_cast<size_t>(reg)] == Type::N) {
-      fail(std::string(what) + " of " + std::string(op_info(in.op).name) + " is %" + std::to_string(reg) +
-           ", which is not defined before");
+    if (reg < 0 || static_cast<size_t>(reg) >= types_.size() ||
+        types_[static_cast<size_t>(reg)] == Type::N) {
+      fail(std::string(what) + " of " + std::string(op_info(in.op).name) + " is %" +
+           std::to_string(reg) + ", which is not defined before");
     }
     if (!visible_[static_cast<size_t>(reg)]) {
       fail("%" + std::to_string(reg) + " is used by " + std::string(op_info(in.op).name) +
-           " where it has no value: a register of a reduce phase ends with the phase, a reduction begins after it");
+           " where it has no value: a register of a reduce phase ends with the phase, a reduction "
+           "begins after it");
     }
     if (types_[static_cast<size_t>(reg)] != expected) {
       fail(std::string(what) + " of " + std::string(op_info(in.op).name) + " has type " +
@@ -60,16 +64,20 @@ class PhaseChecker {
              std::to_string(access_count_));
       }
       const Type type = access_type_(in.access);
-      if (type == Type::N) fail(std::string(info.name) + " names an access that is not of a buffer");
-      if (is_store(in.op)) operand(in, in.args[0], type, "the value");
-      else result = type;
+      if (type == Type::N)
+        fail(std::string(info.name) + " names an access that is not of a buffer");
+      if (is_store(in.op))
+        operand(in, in.args[0], type, "the value");
+      else
+        result = type;
       if (in.op == Op::store_add && type == Type::B) fail("store_add into a bool buffer");
       if (in.index >= 0) operand(in, in.index, Type::I, "the index");
     } else {
       for (int i = 0; i < info.arity; ++i) operand(in, in.args[i], info.args[i], "an operand");
     }
     if (in.predicate >= 0) {
-      if (!has_access(in.op) && in.op != Op::index_check) fail("a predicate on " + std::string(info.name));
+      if (!has_access(in.op) && in.op != Op::index_check)
+        fail("a predicate on " + std::string(info.name));
       operand(in, in.predicate, Type::B, "the predicate");
     }
     if (in.index >= 0 && !has_access(in.op)) fail("an index on " + std::string(info.name));
@@ -89,15 +97,19 @@ class PhaseChecker {
 
   void check_dot(const std::vector<Phase>& phases, size_t p) const {
     const std::vector<Instr>& body = phases[p].body;
-    const bool has_dot = std::any_of(body.begin(), body.end(), [](const Instr& in) { return in.op == Op::dot; });
+    const bool has_dot =
+        std::any_of(body.begin(), body.end(), [](const Instr& in) { return in.op == Op::dot; });
     if (!has_dot) return;
-    const bool plain = p == 0 && body.size() == 3 && body[0].op == Op::load && body[1].op == Op::load &&
-                       body[2].op == Op::dot && body[2].args[0] == body[0].dst && body[2].args[1] == body[1].dst &&
-                       std::all_of(body.begin(), body.end(),
-                                   [](const Instr& in) { return in.index < 0 && in.predicate < 0; });
-    if (!plain) fail("a dot needs a first phase of exactly load, load, dot without index or predicate");
+    const bool plain =
+        p == 0 && body.size() == 3 && body[0].op == Op::load && body[1].op == Op::load &&
+        body[2].op == Op::dot && body[2].args[0] == body[0].dst && body[2].args[1] == body[1].dst &&
+        std::all_of(body.begin(), body.end(),
+                    [](const Instr& in) { return in.index < 0 && in.predicate < 0; });
+    if (!plain)
+      fail("a dot needs a first phase of exactly load, load, dot without index or predicate");
     for (size_t q = 1; q < phases.size(); ++q) {
-      if (phases[q].reduce) fail("phase " + std::to_string(q) + " reduces after a dot; use another stage");
+      if (phases[q].reduce)
+        fail("phase " + std::to_string(q) + " reduces after a dot; use another stage");
     }
   }
 
@@ -124,7 +136,8 @@ Type register_type(HostDtype dtype) {
 }
 
 std::vector<Type> check_phases(const std::vector<Phase>& phases, int access_count,
-                               const std::function<Type(int)>& access_type, const std::string& where) {
+                               const std::function<Type(int)>& access_type,
+                               const std::string& where) {
   return PhaseChecker(access_count, access_type, where).run(phases);
 }
 
@@ -135,8 +148,8 @@ void check(const Program& program) {
   };
   auto known = [&](const Expr& e, const char* what) {
     if (e.symbol_count() > symbols) {
-      fail(std::string(what) + " uses symbol number " + std::to_string(e.symbol_count() - 1) + " of " +
-           std::to_string(symbols));
+      fail(std::string(what) + " uses symbol number " + std::to_string(e.symbol_count() - 1) +
+           " of " + std::to_string(symbols));
     }
   };
   for (const Buffer& b : program.buffers) {
@@ -149,22 +162,27 @@ void check(const Program& program) {
   }
   for (const Stage& stage : program.stages) {
     const std::string where = "program \"" + program.name + "\", stage \"" + stage.name + "\"";
-    if (stage.loops.size() > kMaxLoops) fail("a stage has " + std::to_string(stage.loops.size()) + " loops");
+    if (stage.loops.size() > kMaxLoops)
+      fail("a stage has " + std::to_string(stage.loops.size()) + " loops");
     bool reduce = false;
     for (const Loop& loop : stage.loops) {
-      if (reduce && !loop.reduce) fail("stage \"" + stage.name + "\" has a parallel loop inside a reduce loop");
+      if (reduce && !loop.reduce)
+        fail("stage \"" + stage.name + "\" has a parallel loop inside a reduce loop");
       reduce = loop.reduce;
       known(loop.extent, "a loop extent");
-      if (loop.parts < 0) fail("stage \"" + stage.name + "\" divides a loop in " + std::to_string(loop.parts) + " parts");
+      if (loop.parts < 0)
+        fail("stage \"" + stage.name + "\" divides a loop in " + std::to_string(loop.parts) +
+             " parts");
     }
     for (const Access& a : stage.accesses) {
       if (a.buffer < 0 || static_cast<size_t>(a.buffer) >= program.buffers.size()) {
-        fail("an access names buffer " + std::to_string(a.buffer) + " of " + std::to_string(program.buffers.size()));
+        fail("an access names buffer " + std::to_string(a.buffer) + " of " +
+             std::to_string(program.buffers.size()));
       }
       if (a.stride.size() != stage.loops.size()) {
-        fail("stage \"" + stage.name + "\" has " + std::to_string(stage.loops.size()) + " loops but an access to " +
-             program.buffers[static_cast<size_t>(a.buffer)].name + " has " + std::to_string(a.stride.size()) +
-             " strides");
+        fail("stage \"" + stage.name + "\" has " + std::to_string(stage.loops.size()) +
+             " loops but an access to " + program.buffers[static_cast<size_t>(a.buffer)].name +
+             " has " + std::to_string(a.stride.size()) + " strides");
       }
       known(a.offset, "an access offset");
       for (const Expr& e : a.stride) known(e, "an access stride");
@@ -181,7 +199,8 @@ void check(const Program& program) {
         known(in.iimm, "an instruction");
         if (in.op == Op::iota && (!in.iimm.is_constant() || in.iimm.value() < 0 ||
                                   in.iimm.value() >= static_cast<int64_t>(stage.loops.size()))) {
-          fail("iota in stage \"" + stage.name + "\" names no loop of " + std::to_string(stage.loops.size()));
+          fail("iota in stage \"" + stage.name + "\" names no loop of " +
+               std::to_string(stage.loops.size()));
         }
       }
     }

@@ -23,12 +23,13 @@ inline bool has_access(Op op) { return op == Op::load || is_store(op); }
 inline constexpr int kMaxRegisters = 1 << 16;
 inline constexpr int kMaxLoops = 256;
 
-/// Checks the instructions of a stage: operands defined before use, of the right types, visible where
-/// they are used; reductions in reduce phases only; a dot where it may be. `access_type` gives the
-/// register type of an access. Returns the type of every register (N where undefined). Throws
-/// std::invalid_argument that begins with `where`.
+/// Checks the instructions of a stage: operands defined before use, of the right types, visible
+/// where they are used; reductions in reduce phases only; a dot where it may be. `access_type`
+/// gives the register type of an access. Returns the type of every register (N where undefined).
+/// Throws std::invalid_argument that begins with `where`.
 std::vector<Type> check_phases(const std::vector<Phase>& phases, int access_count,
-                               const std::function<Type(int)>& access_type, const std::string& where);
+                               const std::function<Type(int)>& access_type,
+                               const std::string& where);
 
 /// Checks everything of a portable program that does not depend on symbols or layouts.
 void check(const Program& program);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binary image of a bound program. Little-endian; every number is written whole, so the form is simple
-// and reading it needs only a bound on counts. One description of each struct serves both directions.
+// Binary image of a bound program. Little-endian; every number is written whole, so the form is
+// simple and reading it needs only a bound on counts. One description of each struct serves both
+// directions.
 #include <bit>
 #include <cstring>
 #include <stdexcept>
@@ -25,8 +26,10 @@ class Writer {
   template <class T>
   void number(T& value) {
     int64_t wide = 0;
-    if constexpr (std::is_same_v<T, double>) std::memcpy(&wide, &value, sizeof wide);
-    else wide = static_cast<int64_t>(value);
+    if constexpr (std::is_same_v<T, double>)
+      std::memcpy(&wide, &value, sizeof wide);
+    else
+      wide = static_cast<int64_t>(value);
     raw(&wide, sizeof wide);
   }
 
@@ -72,7 +75,8 @@ class Reader {
     } else if constexpr (std::is_enum_v<T>) {
       using U = std::underlying_type_t<T>;
       value = static_cast<T>(static_cast<U>(wide));
-      if (static_cast<int64_t>(static_cast<U>(wide)) != wide) fail("a code is " + std::to_string(wide));
+      if (static_cast<int64_t>(static_cast<U>(wide)) != wide)
+        fail("a code is " + std::to_string(wide));
     } else {
       value = static_cast<T>(wide);
       if (static_cast<int64_t>(value) != wide) fail("a number is " + std::to_string(wide));
@@ -86,7 +90,8 @@ class Reader {
 
   template <class T, class F>
   void sequence(std::vector<T>& values, F each) {
-    // Every element takes 8 bytes or more, so a count cannot make us allocate much more than the image.
+    // Every element takes 8 bytes or more, so a count cannot make us allocate much more than the
+    // image.
     values.resize(count(8));
     for (T& value : values) each(value);
   }
@@ -109,7 +114,8 @@ class Reader {
     int64_t value = 0;
     number(value);
     if (value < 0 || static_cast<uint64_t>(value) > left_ / element_bytes) {
-      fail("a count is " + std::to_string(value) + " with " + std::to_string(left_) + " bytes left");
+      fail("a count is " + std::to_string(value) + " with " + std::to_string(left_) +
+           " bytes left");
     }
     return static_cast<size_t>(value);
   }
@@ -173,9 +179,11 @@ void transfer(Io& io, BoundProgram& program) {
   io.raw(magic, sizeof magic);
   io.number(version);
   if constexpr (Io::kReading) {
-    if (std::memcmp(magic, kMagic, sizeof magic) != 0) Io::fail("it does not begin with the mark of one");
+    if (std::memcmp(magic, kMagic, sizeof magic) != 0)
+      Io::fail("it does not begin with the mark of one");
     if (version != kProgramVersion) {
-      Io::fail("version " + std::to_string(version) + ", expected " + std::to_string(kProgramVersion));
+      Io::fail("version " + std::to_string(version) + ", expected " +
+               std::to_string(kProgramVersion));
     }
   }
   io.text(program.name);
@@ -213,7 +221,8 @@ BoundProgram deserialize(const void* data, size_t size) {
 }
 
 std::vector<uint8_t> link_to_image(const Program& program, const std::vector<ArgBinding>& args,
-                                   const std::vector<int64_t>& symbols, const LinkOptions& options) {
+                                   const std::vector<int64_t>& symbols,
+                                   const LinkOptions& options) {
   return serialize(link(program, args, symbols, options));
 }
 

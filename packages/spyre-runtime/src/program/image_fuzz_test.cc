@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutated images: deserialize() must refuse them or return a program whose every access is proven, and never
-// crash. Run under SPYRE_SANITIZE=address,undefined to see more.
+// Mutated images: deserialize() must refuse them or return a program whose every access is proven,
+// and never crash. Run under SPYRE_SANITIZE=address,undefined to see more.
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -72,7 +72,8 @@ stage "mm"
     store a2 %2
 )"};
 
-/// Whether every affine access of an accepted program lies inside its buffer: checked apart from verify().
+/// Whether every affine access of an accepted program lies inside its buffer: checked apart from
+/// verify().
 bool inside(const program::BoundProgram& p) {
   for (const auto& stage : p.stages) {
     const auto uses = program::access_uses(stage.phases, stage.accesses.size());
@@ -97,7 +98,8 @@ int main() {
   std::mt19937_64 random(7);
   int refused = 0, accepted = 0;
   for (const char* text : kPrograms) {
-    const std::vector<uint8_t> image = program::serialize(program::link(program::parse(text), args, {}, {}));
+    const std::vector<uint8_t> image =
+        program::serialize(program::link(program::parse(text), args, {}, {}));
     if (program::serialize(program::deserialize(image.data(), image.size())) != image) {
       std::fprintf(stderr, "an image does not survive a round trip\n");
       return 1;
@@ -111,7 +113,8 @@ int main() {
           case 0: mutated[at] = static_cast<uint8_t>(random()); break;
           case 1: mutated[at] = static_cast<uint8_t>(mutated[at] ^ (1u << random() % 8)); break;
           case 2: {
-            const int64_t values[] = {-1, 0, 1, 63, 64, INT64_MAX, INT64_MIN, int64_t{1} << 32, int64_t{1} << 47};
+            const int64_t values[] = {
+                -1, 0, 1, 63, 64, INT64_MAX, INT64_MIN, int64_t{1} << 32, int64_t{1} << 47};
             const int64_t value = values[random() % 9];
             const size_t whole = at / 8 * 8;
             std::memcpy(&mutated[whole], &value, std::min<size_t>(8, mutated.size() - whole));

@@ -60,12 +60,14 @@ class StageLinker {
 
  private:
   [[noreturn]] void fail(const std::string& reason) const {
-    throw std::invalid_argument("cannot link program \"" + program_.name + "\", stage \"" + stage_.name +
-                                "\": " + reason);
+    throw std::invalid_argument("cannot link program \"" + program_.name + "\", stage \"" +
+                                stage_.name + "\": " + reason);
   }
 
   const std::string& buffer_name(int access) const {
-    return program_.buffers[static_cast<size_t>(stage_.accesses[static_cast<size_t>(access)].buffer)].name;
+    return program_
+        .buffers[static_cast<size_t>(stage_.accesses[static_cast<size_t>(access)].buffer)]
+        .name;
   }
 
   bool evaluate_loops() {
@@ -132,11 +134,13 @@ class StageLinker {
       r.access.stride = r.linear = stride;
       r.access.offset = offset;
       int64_t low = 0, high = 0;
-      if (access_range(probe, r.access, &low, &high) && low >= 0 && high < buffer.layout->host_span()) return r;
+      if (access_range(probe, r.access, &low, &high) && low >= 0 &&
+          high < buffer.layout->host_span())
+        return r;
       if (!use.plain) return indexed(index);
-      fail("access " + std::to_string(index) + " to " + buffer_name(index) + " reaches host elements " +
-           std::to_string(low) + " to " + std::to_string(high) + " of " +
-           std::to_string(buffer.layout->host_span()));
+      fail("access " + std::to_string(index) + " to " + buffer_name(index) +
+           " reaches host elements " + std::to_string(low) + " to " + std::to_string(high) +
+           " of " + std::to_string(buffer.layout->host_span()));
     }
     try {
       const layout::DeviceView view = layout::resolve_view(*buffer.layout, size, stride, offset);
@@ -174,7 +178,8 @@ class StageLinker {
     return r;
   }
 
-  /// Sequences of numbers that instructions need: one per loop with an iota, one for arg reductions.
+  /// Sequences of numbers that instructions need: one per loop with an iota, one for arg
+  /// reductions.
   void add_sequences(const Refiner& refiner) {
     auto add = [&](const std::vector<int64_t>& linear) {
       BoundAccess a;
@@ -221,7 +226,8 @@ class StageLinker {
         if (uses_[i].used && uses_[i].stored == stored) priority.push_back(static_cast<int>(i));
       }
     }
-    // Iterations may meet at one address when an index says where to store: then their order counts.
+    // Iterations may meet at one address when an index says where to store: then their order
+    // counts.
     for (size_t i = 0; i < uses_.size(); ++i) {
       if (uses_[i].stored && (uses_[i].index || !injective(out_->accesses[i]))) out_->serial = true;
     }
@@ -261,14 +267,14 @@ class StageLinker {
 
 class Linker {
  public:
-  Linker(const Program& program, const std::vector<ArgBinding>& args, const std::vector<int64_t>& symbols,
-         const LinkOptions& options)
+  Linker(const Program& program, const std::vector<ArgBinding>& args,
+         const std::vector<int64_t>& symbols, const LinkOptions& options)
       : program_(program), args_(args), symbols_(symbols), options_(options) {}
 
   BoundProgram run() {
     if (symbols_.size() != program_.symbols.size()) {
-      fail("it has " + std::to_string(program_.symbols.size()) + " symbols, " + std::to_string(symbols_.size()) +
-           " values were given");
+      fail("it has " + std::to_string(program_.symbols.size()) + " symbols, " +
+           std::to_string(symbols_.size()) + " values were given");
     }
     check(program_);
     out_.name = program_.name;
@@ -277,7 +283,8 @@ class Linker {
     bind_buffers();
     for (const Stage& stage : program_.stages) {
       BoundStage bound;
-      if (StageLinker(program_, stage, layouts_, out_, symbols_).run(&bound)) out_.stages.push_back(std::move(bound));
+      if (StageLinker(program_, stage, layouts_, out_, symbols_).run(&bound))
+        out_.stages.push_back(std::move(bound));
     }
     place_scratch();
     divide_lx();
@@ -291,10 +298,12 @@ class Linker {
   }
 
   void bind_buffers() {
-    const auto wanted = static_cast<size_t>(std::count_if(program_.buffers.begin(), program_.buffers.end(),
-                                                          [](const Buffer& b) { return b.kind == BufferKind::kArg; }));
+    const auto wanted = static_cast<size_t>(
+        std::count_if(program_.buffers.begin(), program_.buffers.end(),
+                      [](const Buffer& b) { return b.kind == BufferKind::kArg; }));
     if (wanted != args_.size()) {
-      fail("it has " + std::to_string(wanted) + " arguments, " + std::to_string(args_.size()) + " were given");
+      fail("it has " + std::to_string(wanted) + " arguments, " + std::to_string(args_.size()) +
+           " were given");
     }
     layouts_.resize(program_.buffers.size());
     size_t next = 0;
@@ -305,13 +314,14 @@ class Linker {
         const ArgBinding& arg = args_[next++];
         if (arg.layout == nullptr) fail("argument " + b.name + " has no layout");
         if (arg.dtype != b.dtype) {
-          fail("argument " + b.name + " is " + std::string(layout::host_dtype_name(arg.dtype)) + ", expected " +
-               std::string(layout::host_dtype_name(b.dtype)));
+          fail("argument " + b.name + " is " + std::string(layout::host_dtype_name(arg.dtype)) +
+               ", expected " + std::string(layout::host_dtype_name(b.dtype)));
         }
         l.layout = arg.layout;
         l.storage_offset = arg.storage_offset;
       } else {
-        l.own = layout::Layout::strided(evaluate(b.size, symbols_), evaluate(b.stride, symbols_), b.dtype);
+        l.own = layout::Layout::strided(evaluate(b.size, symbols_), evaluate(b.stride, symbols_),
+                                        b.dtype);
         l.layout = &l.own;
       }
       BoundBuffer bound;
@@ -320,8 +330,9 @@ class Linker {
       bound.dtype = b.dtype;
       bound.format = l.layout->format();
       if (bound.format != layout::device_format(b.dtype)) {
-        fail("argument " + b.name + " is " + std::string(layout::host_dtype_name(b.dtype)) + " stored as " +
-             std::string(layout::format_info(bound.format).name) + ", which programs do not read");
+        fail("argument " + b.name + " is " + std::string(layout::host_dtype_name(b.dtype)) +
+             " stored as " + std::string(layout::format_info(bound.format).name) +
+             ", which programs do not read");
       }
       bound.elements = l.layout->device_numel();
       bound.bytes = l.layout->device_bytes();
@@ -359,9 +370,11 @@ class Linker {
         for (const Life& other : placed) {
           const BoundBuffer& o = out_.buffers[other.buffer];
           const bool in_time = life.first <= other.last && other.first <= life.last;
-          const bool in_space = offset < o.scratch_offset + o.bytes && o.scratch_offset < offset + buffer.bytes;
+          const bool in_space =
+              offset < o.scratch_offset + o.bytes && o.scratch_offset < offset + buffer.bytes;
           if (!in_time || !in_space) continue;
-          offset = (o.scratch_offset + o.bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+          offset = (o.scratch_offset + o.bytes + kScratchAlignment - 1) / kScratchAlignment *
+                   kScratchAlignment;
           moved = true;
         }
       }
@@ -371,8 +384,9 @@ class Linker {
     }
   }
 
-  /// An LX buffer is spread over the cores, each holding what its own share of the iterations writes and
-  /// reads. So every stage that names it must divide its loops alike and walk the buffer alike.
+  /// An LX buffer is spread over the cores, each holding what its own share of the iterations
+  /// writes and reads. So every stage that names it must divide its loops alike and walk the buffer
+  /// alike.
   void divide_lx() {
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       if (program_.buffers[b].kind != BufferKind::kLx) continue;
@@ -383,16 +397,17 @@ class Linker {
           int64_t my_parts = 1, my_step = 0, my_extent = 0;
           for (size_t l = 0; l < stage.loops.size(); ++l) {
             if (stage.loops[l].parts <= 1) continue;
-            if (my_parts > 1) fail("LX buffer " + program_.buffers[b].name + " is used by stage \"" + stage.name +
-                                   "\", which divides more than one loop");
+            if (my_parts > 1)
+              fail("LX buffer " + program_.buffers[b].name + " is used by stage \"" + stage.name +
+                   "\", which divides more than one loop");
             my_parts = stage.loops[l].parts;
             my_step = a.stride[l].evaluate(symbols_);
             my_extent = stage.loops[l].extent.evaluate(symbols_);
           }
           if (parts != 0 && (my_parts != parts || my_step != step || my_extent != extent)) {
-            fail("LX buffer " + program_.buffers[b].name + " is divided in " + std::to_string(parts) +
-                 " parts by one stage and otherwise by stage \"" + stage.name +
-                 "\"; scratchpads are private to a core: keep it in device memory");
+            fail("LX buffer " + program_.buffers[b].name + " is divided in " +
+                 std::to_string(parts) + " parts by one stage and otherwise by stage \"" +
+                 stage.name + "\"; scratchpads are private to a core: keep it in device memory");
           }
           parts = my_parts, step = my_step, extent = my_extent;
         }
@@ -411,8 +426,8 @@ class Linker {
 
 }  // namespace
 
-BoundProgram link(const Program& program, const std::vector<ArgBinding>& args, const std::vector<int64_t>& symbols,
-                  const LinkOptions& options) {
+BoundProgram link(const Program& program, const std::vector<ArgBinding>& args,
+                  const std::vector<int64_t>& symbols, const LinkOptions& options) {
   return Linker(program, args, symbols, options).run();
 }
 

@@ -26,18 +26,21 @@ void reorder(BoundStage& stage, const std::vector<size_t>& order) {
 
 void erase_loop(BoundStage& stage, size_t loop) {
   stage.loops.erase(stage.loops.begin() + static_cast<ptrdiff_t>(loop));
-  for (BoundAccess& a : stage.accesses) a.stride.erase(a.stride.begin() + static_cast<ptrdiff_t>(loop));
+  for (BoundAccess& a : stage.accesses)
+    a.stride.erase(a.stride.begin() + static_cast<ptrdiff_t>(loop));
 }
 
 }  // namespace
 
-Refiner::Refiner(std::vector<BoundLoop> loops) : loops_(std::move(loops)), cuts_(loops_.size(), {1}) {}
+Refiner::Refiner(std::vector<BoundLoop> loops)
+    : loops_(std::move(loops)), cuts_(loops_.size(), {1}) {}
 
 bool Refiner::accept(const std::vector<SplitLoop>& splits) {
   std::vector<std::vector<int64_t>> merged(loops_.size());
   for (size_t l = 0; l < loops_.size(); ++l) {
     const std::vector<int64_t> mine = cuts_of(splits[l]);
-    std::set_union(cuts_[l].begin(), cuts_[l].end(), mine.begin(), mine.end(), std::back_inserter(merged[l]));
+    std::set_union(cuts_[l].begin(), cuts_[l].end(), mine.begin(), mine.end(),
+                   std::back_inserter(merged[l]));
     for (size_t i = 0; i < merged[l].size(); ++i) {
       const int64_t outer = i + 1 < merged[l].size() ? merged[l][i + 1] : loops_[l].extent;
       if (merged[l][i] == 0 || outer % merged[l][i] != 0) return false;
@@ -119,9 +122,9 @@ void merge_loops(BoundStage& stage) {
     BoundLoop& outer = stage.loops[l - 1];
     const BoundLoop& inner = stage.loops[l];
     if (outer.reduce != inner.reduce) continue;
-    const bool mergeable = std::all_of(stage.accesses.begin(), stage.accesses.end(), [&](const BoundAccess& a) {
-      return a.stride[l - 1] == a.stride[l] * inner.extent;
-    });
+    const bool mergeable = std::all_of(
+        stage.accesses.begin(), stage.accesses.end(),
+        [&](const BoundAccess& a) { return a.stride[l - 1] == a.stride[l] * inner.extent; });
     if (!mergeable) continue;
     outer.extent *= inner.extent;
     for (BoundAccess& a : stage.accesses) a.stride[l - 1] = a.stride[l];

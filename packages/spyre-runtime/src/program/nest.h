@@ -7,8 +7,8 @@
 
 #include "program/bound.h"
 
-/// Loop nests of the linker: how accesses in host elements become device accesses over a common nest,
-/// and how that nest is made short.
+/// Loop nests of the linker: how accesses in host elements become device accesses over a common
+/// nest, and how that nest is made short.
 namespace spyre::program {
 
 /// A loop of the portable stage with, for one access, the parts into which its layout splits it:
@@ -23,7 +23,8 @@ class Refiner {
  public:
   explicit Refiner(std::vector<BoundLoop> loops);
 
-  /// Whether an access with these splits, one per loop, fits those accepted so far; if so, accepts it.
+  /// Whether an access with these splits, one per loop, fits those accepted so far; if so, accepts
+  /// it.
   bool accept(const std::vector<SplitLoop>& splits);
   /// The refined loops.
   std::vector<BoundLoop> loops() const;
@@ -34,13 +35,14 @@ class Refiner {
 
  private:
   std::vector<BoundLoop> loops_;
-  std::vector<std::vector<int64_t>> cuts_;  // per loop: inner products where it is cut, ascending from 1
+  std::vector<std::vector<int64_t>>
+      cuts_;  // per loop: inner products where it is cut, ascending from 1
 };
 
 /// Removes loops of extent 1.
 void drop_unit_loops(BoundStage& stage);
-/// Orders loops, among the parallel and among the reduce ones, by decreasing stride of the accesses in
-/// `priority`, as far as they tell.
+/// Orders loops, among the parallel and among the reduce ones, by decreasing stride of the accesses
+/// in `priority`, as far as they tell.
 void order_loops(BoundStage& stage, const std::vector<int>& priority);
 /// Merges neighbours that every access walks as one.
 void merge_loops(BoundStage& stage);

@@ -24,7 +24,8 @@ class Line {
   Line(std::string_view text, int number) : text_(text), number_(number) {}
 
   [[noreturn]] void fail(const std::string& reason) const {
-    throw std::invalid_argument("cannot parse program, line " + std::to_string(number_) + ": " + reason);
+    throw std::invalid_argument("cannot parse program, line " + std::to_string(number_) + ": " +
+                                reason);
   }
 
   bool at_end() {
@@ -36,7 +37,8 @@ class Line {
     skip_space();
     if (text_.substr(pos_, token.size()) != token) return false;
     // A word must not end in the middle of a longer one.
-    if (is_word(token.back()) && pos_ + token.size() < text_.size() && is_word(text_[pos_ + token.size()])) {
+    if (is_word(token.back()) && pos_ + token.size() < text_.size() &&
+        is_word(text_[pos_ + token.size()])) {
       return false;
     }
     pos_ += token.size();
@@ -80,7 +82,8 @@ class Line {
   int index(const char* what) {
     int64_t value = integer(what);
     if (value < 0 || value > std::numeric_limits<int>::max()) {
-      fail(std::string(what) + " is " + std::to_string(value) + ", expected a small non-negative number");
+      fail(std::string(what) + " is " + std::to_string(value) +
+           ", expected a small non-negative number");
     }
     return static_cast<int>(value);
   }
@@ -88,7 +91,8 @@ class Line {
   double number() {
     skip_space();
     std::string token;
-    while (pos_ < text_.size() && !std::isspace(static_cast<unsigned char>(text_[pos_])) && text_[pos_] != '#') {
+    while (pos_ < text_.size() && !std::isspace(static_cast<unsigned char>(text_[pos_])) &&
+           text_[pos_] != '#') {
       token += text_[pos_++];
     }
     char* end = nullptr;
@@ -114,7 +118,9 @@ class Line {
   }
 
  private:
-  static bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+  static bool is_word(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
+  }
 
   void skip_space() {
     while (pos_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[pos_]))) ++pos_;
@@ -129,24 +135,32 @@ class Line {
   Expr sum(const std::vector<std::string>& symbols, int depth) {
     Expr left = product(symbols, depth);
     while (true) {
-      if (accept("+")) left = left + product(symbols, depth);
-      else if (accept("-")) left = left - product(symbols, depth);
-      else return left;
+      if (accept("+"))
+        left = left + product(symbols, depth);
+      else if (accept("-"))
+        left = left - product(symbols, depth);
+      else
+        return left;
     }
   }
 
   Expr product(const std::vector<std::string>& symbols, int depth) {
     Expr left = factor(symbols, depth);
     while (true) {
-      if (accept("*")) left = left * factor(symbols, depth);
-      else if (accept("//")) left = floordiv(left, factor(symbols, depth));
-      else if (accept("%")) left = left % factor(symbols, depth);
-      else return left;
+      if (accept("*"))
+        left = left * factor(symbols, depth);
+      else if (accept("//"))
+        left = floordiv(left, factor(symbols, depth));
+      else if (accept("%"))
+        left = left % factor(symbols, depth);
+      else
+        return left;
     }
   }
 
   Expr factor(const std::vector<std::string>& symbols, int depth) {
-    if (depth > kMaxExprDepth) fail("an expression is nested more than " + std::to_string(kMaxExprDepth) + " deep");
+    if (depth > kMaxExprDepth)
+      fail("an expression is nested more than " + std::to_string(kMaxExprDepth) + " deep");
     if (accept("(")) {
       Expr e = sum(symbols, depth + 1);
       expect(")");
@@ -161,11 +175,13 @@ class Line {
       return is_min ? min(a, b) : max(a, b);
     }
     skip_space();
-    if (pos_ < text_.size() && text_[pos_] == '-' && !(pos_ + 1 < text_.size() && std::isdigit(text_[pos_ + 1]))) {
+    if (pos_ < text_.size() && text_[pos_] == '-' &&
+        !(pos_ + 1 < text_.size() && std::isdigit(text_[pos_ + 1]))) {
       ++pos_;
       return Expr(0) - factor(symbols, depth + 1);
     }
-    if (pos_ < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '-')) {
+    if (pos_ < text_.size() &&
+        (std::isdigit(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '-')) {
       return Expr(integer("a number"));
     }
     std::string name = word("a number or a symbol");
@@ -193,7 +209,8 @@ class Parser {
       }
       start = end + 1;
     }
-    if (!seen_header_) throw std::invalid_argument("cannot parse program: it is empty, expected 'spyre.program 1'");
+    if (!seen_header_)
+      throw std::invalid_argument("cannot parse program: it is empty, expected 'spyre.program 1'");
     check(program_);
     return std::move(program_);
   }
@@ -204,7 +221,8 @@ class Parser {
       line.expect("spyre.program");
       int version = line.index("a version");
       if (version != kProgramVersion) {
-        line.fail("program version " + std::to_string(version) + ", expected " + std::to_string(kProgramVersion));
+        line.fail("program version " + std::to_string(version) + ", expected " +
+                  std::to_string(kProgramVersion));
       }
       seen_header_ = true;
     } else if (line.accept("name")) {
@@ -239,10 +257,14 @@ class Parser {
     if (!buffers_.emplace(b.name, static_cast<int>(program_.buffers.size())).second) {
       line.fail("buffer '" + b.name + "' is declared twice");
     }
-    if (line.accept("arg")) b.kind = BufferKind::kArg;
-    else if (line.accept("temp")) b.kind = BufferKind::kTemp;
-    else if (line.accept("lx")) b.kind = BufferKind::kLx;
-    else line.fail("expected arg, temp or lx after buffer '" + b.name + "'");
+    if (line.accept("arg"))
+      b.kind = BufferKind::kArg;
+    else if (line.accept("temp"))
+      b.kind = BufferKind::kTemp;
+    else if (line.accept("lx"))
+      b.kind = BufferKind::kLx;
+    else
+      line.fail("expected arg, temp or lx after buffer '" + b.name + "'");
     std::string dtype = line.word("a dtype");
     try {
       b.dtype = layout::host_dtype_by_name(dtype);
@@ -278,7 +300,8 @@ class Parser {
     stage(line).accesses.push_back(std::move(a));
   }
 
-  static int lookup(Line& line, const std::map<std::string, int>& names, const std::string& name, const char* what) {
+  static int lookup(Line& line, const std::map<std::string, int>& names, const std::string& name,
+                    const char* what) {
     auto it = names.find(name);
     if (it == names.end()) line.fail(std::string("unknown ") + what + " '" + name + "'");
     return it->second;
@@ -312,7 +335,8 @@ class Parser {
     in.op = op_by_name(name);
     if (in.op == Op::count_) line.fail("unknown op '" + name + "'");
     const bool is_store = in.op == Op::store || in.op == Op::store_add;
-    if (is_store != (result < 0)) line.fail(is_store ? "'" + name + "' has no result" : "'" + name + "' needs a result");
+    if (is_store != (result < 0))
+      line.fail(is_store ? "'" + name + "' has no result" : "'" + name + "' needs a result");
     if (is_store || in.op == Op::load) {
       in.access = lookup(line, accesses_, line.word("an access name"), "access");
       if (line.accept("[")) {
@@ -322,7 +346,8 @@ class Parser {
     }
     for (int i = 0; i < op_info(in.op).arity; ++i) in.args[i] = use(line);
     if (in.op == Op::const_f) in.fimm = line.number();
-    if (in.op == Op::const_i || in.op == Op::iota || in.op == Op::index_check) in.iimm = line.expr(program_.symbols);
+    if (in.op == Op::const_i || in.op == Op::iota || in.op == Op::index_check)
+      in.iimm = line.expr(program_.symbols);
     if (in.op == Op::index_check) in.wrap = line.accept("wrap");
     if (line.accept("if")) in.predicate = use(line);
     if (!is_store) in.dst = define(line, result);

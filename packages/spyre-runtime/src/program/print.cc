@@ -79,8 +79,9 @@ std::string print(const Program& program) {
   out << "spyre.program " << kProgramVersion << "\nname " << quote(program.name) << "\n";
   for (const std::string& symbol : program.symbols) out << "symbol " << symbol << "\n";
   for (const Buffer& b : program.buffers) {
-    out << "buffer " << b.name << " " << kind_name(b.kind) << " " << layout::host_dtype_name(b.dtype) << " size "
-        << list(b.size, program.symbols) << " stride " << list(b.stride, program.symbols) << "\n";
+    out << "buffer " << b.name << " " << kind_name(b.kind) << " "
+        << layout::host_dtype_name(b.dtype) << " size " << list(b.size, program.symbols)
+        << " stride " << list(b.stride, program.symbols) << "\n";
   }
   for (const Stage& stage : program.stages) {
     out << "stage " << quote(stage.name) << "\n";
@@ -91,8 +92,9 @@ std::string print(const Program& program) {
     }
     for (size_t i = 0; i < stage.accesses.size(); ++i) {
       const Access& a = stage.accesses[i];
-      out << "  access a" << i << " " << program.buffers.at(static_cast<size_t>(a.buffer)).name << " stride "
-          << list(a.stride, program.symbols) << " offset " << a.offset.str(program.symbols) << "\n";
+      out << "  access a" << i << " " << program.buffers.at(static_cast<size_t>(a.buffer)).name
+          << " stride " << list(a.stride, program.symbols) << " offset "
+          << a.offset.str(program.symbols) << "\n";
     }
     print_phases(out, stage.phases, program.symbols);
   }
@@ -101,10 +103,12 @@ std::string print(const Program& program) {
 
 std::string print(const BoundProgram& program) {
   std::ostringstream out;
-  out << "spyre.bound " << kProgramVersion << "\nname " << quote(program.name) << "\ncores " << program.cores << "\n";
+  out << "spyre.bound " << kProgramVersion << "\nname " << quote(program.name) << "\ncores "
+      << program.cores << "\n";
   for (const BoundBuffer& b : program.buffers) {
-    out << "buffer " << b.name << " " << kind_name(b.kind) << " " << layout::host_dtype_name(b.dtype) << " as "
-        << layout::format_info(b.format).name << " bytes " << b.bytes << "\n";
+    out << "buffer " << b.name << " " << kind_name(b.kind) << " "
+        << layout::host_dtype_name(b.dtype) << " as " << layout::format_info(b.format).name
+        << " bytes " << b.bytes << "\n";
   }
   for (const BoundStage& stage : program.stages) {
     out << "stage " << quote(stage.name) << " " << schedule_name(stage.schedule);
@@ -112,12 +116,14 @@ std::string print(const BoundProgram& program) {
     if (stage.row_loop >= 0) out << " rows loop " << stage.row_loop << " x" << stage.block_rows;
     if (stage.serial) out << " serial";
     out << "\n";
-    for (const BoundLoop& loop : stage.loops) out << "  loop " << loop.extent << (loop.reduce ? " reduce" : "") << "\n";
+    for (const BoundLoop& loop : stage.loops)
+      out << "  loop " << loop.extent << (loop.reduce ? " reduce" : "") << "\n";
     for (size_t i = 0; i < stage.accesses.size(); ++i) {
       const BoundAccess& a = stage.accesses[i];
       out << "  access a" << i << " "
           << (a.buffer < 0 ? "index" : program.buffers.at(static_cast<size_t>(a.buffer)).name)
-          << (a.indexed ? " indexed" : "") << " stride " << list(a.stride) << " offset " << a.offset << "\n";
+          << (a.indexed ? " indexed" : "") << " stride " << list(a.stride) << " offset " << a.offset
+          << "\n";
       for (const layout::Digit& d : a.digits) {
         out << "    digit // " << d.divisor << " * " << d.device_stride << "\n";
       }

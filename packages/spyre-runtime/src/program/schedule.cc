@@ -13,7 +13,8 @@ namespace {
 constexpr int64_t kBlock = 1024;
 // Transposed accesses walk a square tile, so that every cache line that is touched is used up.
 constexpr int64_t kTransposeTile = 64;
-// A reduce space is cut in chunks only when there are few parallel iterations to keep the cores busy.
+// A reduce space is cut in chunks only when there are few parallel iterations to keep the cores
+// busy.
 constexpr int64_t kFewIterations = 32;
 constexpr int64_t kChunkElements = 1 << 16;
 constexpr int64_t kMaxChunks = 64;
@@ -40,7 +41,8 @@ class Scheduler {
   }
 
   void run() {
-    if (!stage_.phases.empty() && !stage_.phases[0].body.empty() && stage_.phases[0].body.back().op == Op::dot) {
+    if (!stage_.phases.empty() && !stage_.phases[0].body.empty() &&
+        stage_.phases[0].body.back().op == Op::dot) {
       matmul();
     } else if (!reduces_) {
       pointwise();
@@ -50,19 +52,23 @@ class Scheduler {
   }
 
  private:
-  int64_t extent(int loop) const { return loop < 0 ? 1 : stage_.loops[static_cast<size_t>(loop)].extent; }
+  int64_t extent(int loop) const {
+    return loop < 0 ? 1 : stage_.loops[static_cast<size_t>(loop)].extent;
+  }
 
   /// How well lanes along `loop` suit the accesses in `which`.
   int64_t suit(int loop, const std::vector<int>& which) const {
     int64_t score = 0;
     for (int a : which) {
-      const int64_t stride = stage_.accesses[static_cast<size_t>(a)].stride[static_cast<size_t>(loop)];
+      const int64_t stride =
+          stage_.accesses[static_cast<size_t>(a)].stride[static_cast<size_t>(loop)];
       score += stride == 1 ? 4 : stride == 0 ? 1 : 0;
     }
     return score;
   }
 
-  /// The loop of this kind that suits best, or -1; ties go to the larger extent, then to the inner one.
+  /// The loop of this kind that suits best, or -1; ties go to the larger extent, then to the inner
+  /// one.
   int best_loop(bool reduce, const std::vector<int>& which) const {
     int best = -1;
     for (int l = static_cast<int>(stage_.loops.size()); l-- > 0;) {
@@ -98,7 +104,8 @@ class Scheduler {
     const int last = static_cast<int>(stage_.loops.size()) - 1;
     // A serial stage keeps the program's order: lanes and rows are its innermost loops.
     stage_.lane_loop = stage_.serial ? last : best_loop(false, used_);
-    stage_.row_loop = stage_.serial ? std::max(last - 1, -1) : largest_loop(false, stage_.lane_loop);
+    stage_.row_loop =
+        stage_.serial ? std::max(last - 1, -1) : largest_loop(false, stage_.lane_loop);
     const int other = stage_.serial ? -1 : transposed_loop();
     if (other >= 0) {
       stage_.row_loop = other;
@@ -115,9 +122,11 @@ class Scheduler {
   int transposed_loop() const {
     for (int a : used_) {
       const auto& stride = stage_.accesses[static_cast<size_t>(a)].stride;
-      if (stage_.lane_loop < 0 || std::abs(stride[static_cast<size_t>(stage_.lane_loop)]) <= 1) continue;
+      if (stage_.lane_loop < 0 || std::abs(stride[static_cast<size_t>(stage_.lane_loop)]) <= 1)
+        continue;
       for (int l = static_cast<int>(stride.size()); l-- > 0;) {
-        if (l != stage_.lane_loop && stride[static_cast<size_t>(l)] == 1 && extent(l) >= 8) return l;
+        if (l != stage_.lane_loop && stride[static_cast<size_t>(l)] == 1 && extent(l) >= 8)
+          return l;
       }
     }
     return -1;
@@ -131,7 +140,8 @@ class Scheduler {
 
   void reduction() {
     const int along = best_loop(true, reduced_), across = best_loop(false, reduced_);
-    const bool across_fits = across >= 0 && (along < 0 || suit(across, reduced_) > suit(along, reduced_));
+    const bool across_fits =
+        across >= 0 && (along < 0 || suit(across, reduced_) > suit(along, reduced_));
     const bool few = total(true) <= 4 && across >= 0;
     if (across_fits || few) {
       vertical(across);
@@ -140,7 +150,8 @@ class Scheduler {
     }
     const int64_t iterations = total(false);
     if (iterations <= kFewIterations && !stage_.serial) {
-      const int64_t chunks = total(true) * std::min<int64_t>(iterations, extent(stage_.lane_loop)) / kChunkElements;
+      const int64_t chunks =
+          total(true) * std::min<int64_t>(iterations, extent(stage_.lane_loop)) / kChunkElements;
       stage_.reduce_chunks = std::clamp<int64_t>(chunks, 1, kMaxChunks);
     }
   }
@@ -158,12 +169,13 @@ class Scheduler {
     stage_.lane_loop = along;
     stage_.row_loop = largest_loop(false, -1);
     // A row that fits one block keeps its registers from phase to phase.
-    stage_.block_lanes = even_piece(extent(along), total(true) <= kMaxBlockLanes ? kMaxBlockLanes : 2 * kBlock);
+    stage_.block_lanes =
+        even_piece(extent(along), total(true) <= kMaxBlockLanes ? kMaxBlockLanes : 2 * kBlock);
     stage_.block_rows = stage_.row_loop < 0 ? 1 : even_rows();
   }
 
-  /// Lanes of the epilogue run along a loop that one operand alone walks, best where results are stored
-  /// side by side; rows along the largest loop that the other one alone walks.
+  /// Lanes of the epilogue run along a loop that one operand alone walks, best where results are
+  /// stored side by side; rows along the largest loop that the other one alone walks.
   void matmul() {
     stage_.schedule = Schedule::kMatmul;
     const std::vector<Instr>& body = stage_.phases[0].body;
@@ -180,19 +192,24 @@ class Scheduler {
     int lane = -1, right = 1;
     for (int operand : {1, 0}) {
       for (int l = static_cast<int>(stage_.loops.size()); l-- > 0;) {
-        if (stage_.loops[static_cast<size_t>(l)].reduce || !walks(operand, l) || walks(1 - operand, l)) continue;
-        const bool better = lane < 0 || suit(l, stored) > suit(lane, stored) ||
-                            (suit(l, stored) == suit(lane, stored) && operand == right && extent(l) > extent(lane));
+        if (stage_.loops[static_cast<size_t>(l)].reduce || !walks(operand, l) ||
+            walks(1 - operand, l))
+          continue;
+        const bool better =
+            lane < 0 || suit(l, stored) > suit(lane, stored) ||
+            (suit(l, stored) == suit(lane, stored) && operand == right && extent(l) > extent(lane));
         if (better) lane = l, right = operand;
       }
     }
     stage_.lane_loop = lane;
     for (int l = static_cast<int>(stage_.loops.size()); l-- > 0;) {
-      if (stage_.loops[static_cast<size_t>(l)].reduce || !walks(1 - right, l) || walks(right, l)) continue;
+      if (stage_.loops[static_cast<size_t>(l)].reduce || !walks(1 - right, l) || walks(right, l))
+        continue;
       if (stage_.row_loop < 0 || extent(l) > extent(stage_.row_loop)) stage_.row_loop = l;
     }
     stage_.block_lanes = std::clamp<int64_t>(extent(lane), 1, kBlock / 4);
-    stage_.block_rows = std::clamp<int64_t>(extent(stage_.row_loop), 1, kBlock / stage_.block_lanes);
+    stage_.block_rows =
+        std::clamp<int64_t>(extent(stage_.row_loop), 1, kBlock / stage_.block_lanes);
   }
 
   BoundStage& stage_;

@@ -19,8 +19,8 @@ struct AccessUse {
   bool outside_reduce = false;  ///< by a phase without reduce loops
   bool stored = false;
   bool added = false;
-  bool index = false;           ///< with an index register
-  bool plain = false;           ///< at least once without a predicate
+  bool index = false;  ///< with an index register
+  bool plain = false;  ///< at least once without a predicate
 };
 std::vector<AccessUse> access_uses(const std::vector<Phase>& phases, size_t access_count);
 

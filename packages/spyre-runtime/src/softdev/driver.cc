@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The software device's function table: arguments are checked here, work is done by the classes beside.
+// The software device's function table: arguments are checked here, work is done by the classes
+// beside.
 #include "spyre/driver/driver.h"
 
 #include <algorithm>
@@ -52,7 +53,9 @@ ThreadPool& shared_pool() {
   return *pool;
 }
 
-[[noreturn]] void fail(const std::string& message) { throw DriverError(SPYRE_INVALID_ARGUMENT, message); }
+[[noreturn]] void fail(const std::string& message) {
+  throw DriverError(SPYRE_INVALID_ARGUMENT, message);
+}
 
 template <class T>
 T& required(T* pointer, const char* what) {
@@ -82,18 +85,22 @@ spyre_status device_count(uint32_t* count, char* error) {
   return guarded(error, [&] { required(count, "count") = present_devices(); });
 }
 
-spyre_status device_open(uint32_t index, const spyre_device_options* options, spyre_device** out, char* error) {
+spyre_status device_open(uint32_t index, const spyre_device_options* options, spyre_device** out,
+                         char* error) {
   return guarded(error, [&] {
     required(out, "out");
     const uint32_t count = present_devices();
     if (index >= count) {
-      fail("device " + std::to_string(index) + " is out of range: there are " + std::to_string(count));
+      fail("device " + std::to_string(index) + " is out of range: there are " +
+           std::to_string(count));
     }
     bool is_partition = false;
     if (options != nullptr) {
-      constexpr size_t kNeeded = offsetof(spyre_device_options, partition) + sizeof(options->partition);
+      constexpr size_t kNeeded =
+          offsetof(spyre_device_options, partition) + sizeof(options->partition);
       if (options->struct_size >= kNeeded) {
-        if (options->partition > 1) fail("partition is " + std::to_string(options->partition) + ", not 0 or 1");
+        if (options->partition > 1)
+          fail("partition is " + std::to_string(options->partition) + ", not 0 or 1");
         is_partition = options->partition == 1;
       }
     }
@@ -130,14 +137,17 @@ spyre_status device_properties(spyre_device* device, spyre_device_properties* ou
 // --- memory --------------------------------------------------------------------------------------
 
 spyre_status memory_alloc(spyre_device* device, uint64_t bytes, uint64_t* address, char* error) {
-  return guarded(error, [&] { required(address, "address") = required(device, "device").memory.alloc(bytes); });
+  return guarded(error, [&] {
+    required(address, "address") = required(device, "device").memory.alloc(bytes);
+  });
 }
 
 void memory_free(spyre_device* device, uint64_t address) {
   if (device != nullptr) device->memory.free(address);
 }
 
-spyre_status memory_info(spyre_device* device, uint64_t* free_bytes, uint64_t* total_bytes, char* error) {
+spyre_status memory_info(spyre_device* device, uint64_t* free_bytes, uint64_t* total_bytes,
+                         char* error) {
   return guarded(error, [&] {
     const Memory& memory = required(device, "device").memory;
     required(free_bytes, "free_bytes") = memory.free_bytes();
@@ -147,8 +157,10 @@ spyre_status memory_info(spyre_device* device, uint64_t* free_bytes, uint64_t* t
 
 // --- streams -------------------------------------------------------------------------------------
 
-spyre_status stream_create(spyre_device* device, int32_t /*priority*/, spyre_stream** out, char* error) {
-  return guarded(error, [&] { required(out, "out") = new spyre_stream_t(required(device, "device")); });
+spyre_status stream_create(spyre_device* device, int32_t /*priority*/, spyre_stream** out,
+                           char* error) {
+  return guarded(error,
+                 [&] { required(out, "out") = new spyre_stream_t(required(device, "device")); });
 }
 
 void stream_destroy(spyre_stream* stream) { delete stream; }
@@ -171,7 +183,8 @@ spyre_status stream_synchronize(spyre_stream* stream, char* error) {
 // --- events --------------------------------------------------------------------------------------
 
 spyre_status event_create(spyre_device* device, spyre_event** out, char* error) {
-  return guarded(error, [&] { required(out, "out") = new spyre_event_t(required(device, "device")); });
+  return guarded(error,
+                 [&] { required(out, "out") = new spyre_event_t(required(device, "device")); });
 }
 
 void event_destroy(spyre_event* event) { delete event; }
@@ -240,11 +253,13 @@ int64_t check_transfer(const spyre_device& device, const spyre_transfer& transfe
   constexpr __int128 kLimit = __int128{1} << 62;
   for (uint32_t i = 0; i < transfer.loop_count; ++i) {
     const spyre_transfer_loop& loop = transfer.loops[i];
-    if (loop.extent < 0) fail("loop " + std::to_string(i) + " has extent " + std::to_string(loop.extent));
+    if (loop.extent < 0)
+      fail("loop " + std::to_string(i) + " has extent " + std::to_string(loop.extent));
     if (loop.extent == 0) return 0;
     const int64_t written = transfer.to_device != 0 ? loop.device_stride : loop.host_stride;
     if (loop.extent > 1 && written == 0) {
-      fail("loop " + std::to_string(i) + " writes " + std::to_string(loop.extent) + " elements to one place");
+      fail("loop " + std::to_string(i) + " writes " + std::to_string(loop.extent) +
+           " elements to one place");
     }
     const __int128 reach = static_cast<__int128>(loop.extent - 1) * loop.device_stride;
     (reach < 0 ? low : high) += reach;
@@ -257,9 +272,9 @@ int64_t check_transfer(const spyre_device& device, const spyre_transfer& transfe
   const uint64_t room = device.memory.bytes_from(transfer.device_address);
   if (room == 0) fail("the transfer's device address is not device memory");
   if (low < 0 || end_bytes > static_cast<__int128>(room)) {
-    fail("the transfer covers device elements " + std::to_string(static_cast<int64_t>(low)) + " to " +
-         std::to_string(static_cast<int64_t>(high)) + ", but its memory ends after " + std::to_string(room) +
-         " bytes");
+    fail("the transfer covers device elements " + std::to_string(static_cast<int64_t>(low)) +
+         " to " + std::to_string(static_cast<int64_t>(high)) + ", but its memory ends after " +
+         std::to_string(room) + " bytes");
   }
   return static_cast<int64_t>(count * bits / 8);
 }
@@ -267,7 +282,8 @@ int64_t check_transfer(const spyre_device& device, const spyre_transfer& transfe
 spyre_status transfer(spyre_stream* stream, const spyre_transfer* request, char* error) {
   return guarded(error, [&] {
     spyre_stream& owner = required(stream, "stream");
-    constexpr size_t kNeeded = offsetof(spyre_transfer, device_offset) + sizeof(request->device_offset);
+    constexpr size_t kNeeded =
+        offsetof(spyre_transfer, device_offset) + sizeof(request->device_offset);
     if (required(request, "transfer").struct_size < kNeeded) {
       fail("transfer has " + std::to_string(request->struct_size) + " bytes, but ABI 1.0 needs " +
            std::to_string(kNeeded));
@@ -291,7 +307,8 @@ spyre_status transfer(spyre_stream* stream, const spyre_transfer* request, char*
   });
 }
 
-spyre_status memory_copy(spyre_stream* stream, uint64_t to, uint64_t from, uint64_t bytes, char* error) {
+spyre_status memory_copy(spyre_stream* stream, uint64_t to, uint64_t from, uint64_t bytes,
+                         char* error) {
   return guarded(error, [&] {
     spyre_stream& owner = required(stream, "stream");
     if (bytes == 0) return;
@@ -314,7 +331,8 @@ spyre_status program_load(spyre_device* device, const void* image, size_t size, 
     spyre_device& owner = required(device, "device");
     require_address(image, "image");
     required(out, "out");
-    auto program = std::make_unique<spyre_program_t>(spyre_program_t{owner, VmProgram::load(image, size)});
+    auto program =
+        std::make_unique<spyre_program_t>(spyre_program_t{owner, VmProgram::load(image, size)});
     *out = program.release();
   });
 }
@@ -326,7 +344,8 @@ spyre_status program_launch(spyre_stream* stream, spyre_program* program, const 
   return guarded(error, [&] {
     spyre_stream& owner = required(stream, "stream");
     spyre_program& loaded = required(program, "program");
-    if (&owner.device != &loaded.device) fail("the program and the stream belong to different devices");
+    if (&owner.device != &loaded.device)
+      fail("the program and the stream belong to different devices");
     const std::vector<uint64_t>& needed = loaded.program->arg_bytes();
     if (count != needed.size()) {
       fail("the program takes " + std::to_string(needed.size()) + " addresses, but was given " +

@@ -9,8 +9,8 @@
 
 namespace spyre::softdev {
 
-/// One recording of an event: a point in a stream. Shared by the event, the stream's queue and whoever
-/// waits, so an event may be recorded anew while others still wait for its former point.
+/// One recording of an event: a point in a stream. Shared by the event, the stream's queue and
+/// whoever waits, so an event may be recorded anew while others still wait for its former point.
 class Point {
  public:
   bool is_reached() const { return reached_.load(std::memory_order_acquire) != 0; }

@@ -82,16 +82,20 @@ uint64_t Memory::host_available_bytes() {
 }
 
 Memory::Memory(uint64_t total_bytes, uint64_t max_allocation_bytes, ThreadPool& pool)
-    : pool_(pool), total_bytes_(total_bytes), max_allocation_bytes_(std::min(max_allocation_bytes, total_bytes)) {}
+    : pool_(pool),
+      total_bytes_(total_bytes),
+      max_allocation_bytes_(std::min(max_allocation_bytes, total_bytes)) {}
 
 Memory::~Memory() {
-  for (const auto& [address, region] : regions_) munmap(reinterpret_cast<void*>(address), region.mapped);
+  for (const auto& [address, region] : regions_)
+    munmap(reinterpret_cast<void*>(address), region.mapped);
 }
 
 uint64_t Memory::alloc(uint64_t bytes) {
   if (bytes == 0 || bytes % 128 != 0) {
-    throw DriverError(SPYRE_INVALID_ARGUMENT, "cannot allocate " + std::to_string(bytes) +
-                                                  " bytes of device memory; ask for a positive multiple of 128");
+    throw DriverError(SPYRE_INVALID_ARGUMENT,
+                      "cannot allocate " + std::to_string(bytes) +
+                          " bytes of device memory; ask for a positive multiple of 128");
   }
   if (bytes > max_allocation_bytes_) {
     throw DriverError(SPYRE_OUT_OF_MEMORY, "the largest segment of the device has " +
@@ -114,18 +118,22 @@ uint64_t Memory::alloc(uint64_t bytes) {
   }
   // Room to align by, which is unmapped again.
   const uint64_t slack = is_huge ? kHugePage : 0;
-  void* raw = mmap(nullptr, mapped + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* raw =
+      mmap(nullptr, mapped + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) {
-    throw DriverError(SPYRE_OUT_OF_MEMORY, "the host refused to map " + std::to_string(mapped) + " bytes");
+    throw DriverError(SPYRE_OUT_OF_MEMORY,
+                      "the host refused to map " + std::to_string(mapped) + " bytes");
   }
   auto address = reinterpret_cast<uint64_t>(raw);
   if (is_huge) {
     const uint64_t aligned = round_up(address, kHugePage);
     if (aligned != address) munmap(raw, aligned - address);
     const uint64_t end = address + mapped + slack;
-    if (end != aligned + mapped) munmap(reinterpret_cast<void*>(aligned + mapped), end - aligned - mapped);
+    if (end != aligned + mapped)
+      munmap(reinterpret_cast<void*>(aligned + mapped), end - aligned - mapped);
     address = aligned;
-    madvise(reinterpret_cast<void*>(address), mapped, MADV_HUGEPAGE);  // advice: failure does no harm
+    madvise(reinterpret_cast<void*>(address), mapped,
+            MADV_HUGEPAGE);  // advice: failure does no harm
   }
 #ifdef MADV_DONTFORK
   // A forked child must not use the device; sparing it the page tables makes fork cheap.

@@ -12,16 +12,16 @@ namespace spyre::softdev {
 /// The software device's memory: host pages. An address is the host address of the byte.
 class Memory {
  public:
-  /// `total_bytes` is what the device has; `max_allocation_bytes` its largest segment. `pool` must outlive
-  /// the memory: it takes part in faulting pages in.
+  /// `total_bytes` is what the device has; `max_allocation_bytes` its largest segment. `pool` must
+  /// outlive the memory: it takes part in faulting pages in.
   Memory(uint64_t total_bytes, uint64_t max_allocation_bytes, ThreadPool& pool);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// Throws DriverError(SPYRE_OUT_OF_MEMORY) when the device, or the host beneath it, has too little left:
-  /// the host must never have to kill the process. So large allocations get their pages at once, and what
-  /// the host says is left is true for the next one.
+  /// Throws DriverError(SPYRE_OUT_OF_MEMORY) when the device, or the host beneath it, has too
+  /// little left: the host must never have to kill the process. So large allocations get their
+  /// pages at once, and what the host says is left is true for the next one.
   uint64_t alloc(uint64_t bytes);
   void free(uint64_t address);
 
@@ -32,8 +32,8 @@ class Memory {
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t max_allocation_bytes() const { return max_allocation_bytes_; }
 
-  /// What the host has for this process, and what is left of it now; by /proc/meminfo and the control
-  /// group's limit.
+  /// What the host has for this process, and what is left of it now; by /proc/meminfo and the
+  /// control group's limit.
   static uint64_t host_total_bytes();
   static uint64_t host_available_bytes();
 

@@ -153,7 +153,9 @@ void Stream::drain(uint64_t until) {
 void Stream::complete_one() {
   completed_.fetch_add(1);  // sequentially consistent, with waiters_: one side sees the other
   if (waiters_.load() != 0) {
-    { const std::lock_guard lock(mutex_); }
+    {
+      const std::lock_guard lock(mutex_);
+    }
     work_done_.notify_all();
   }
 }
@@ -203,7 +205,8 @@ void Stream::run_guarded(Body&& body) noexcept {
 
 // --- tasks ---------------------------------------------------------------------------------------
 
-void Stream::launch(const std::shared_ptr<const VmProgram>& program, const uint64_t* addresses, size_t count) {
+void Stream::launch(const std::shared_ptr<const VmProgram>& program, const uint64_t* addresses,
+                    size_t count) {
   submit(
       program->cost_ns(), [&] { run_program(*program, addresses, count); },
       [&] { return Task(LaunchTask{program, {addresses, count}}); });
@@ -215,12 +218,12 @@ void Stream::transfer(const TransferTask& task, int64_t bytes) {
 
 void Stream::copy(const CopyTask& task) {
   submit(
-      static_cast<int64_t>(task.bytes) / kBytesPerNs, [&] { run(task); }, [&] { return Task(task); });
+      static_cast<int64_t>(task.bytes) / kBytesPerNs, [&] { run(task); },
+      [&] { return Task(task); });
 }
 
 void Stream::record(std::shared_ptr<Point> point) {
-  submit(
-      0, [&] { point->reach(); }, [&] { return Task(RecordTask{point}); });
+  submit(0, [&] { point->reach(); }, [&] { return Task(RecordTask{point}); });
 }
 
 void Stream::wait(std::shared_ptr<Point> point) {
@@ -256,18 +259,20 @@ void Stream::run_program(const VmProgram& program, const uint64_t* addresses, si
 void Stream::run(const TransferTask& task) {
   layout::ParallelFor parallel;
   if (pool_.threads() > 1) {
-    parallel = [this](int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+    parallel = [this](int64_t count, int64_t grain,
+                      const std::function<void(int64_t, int64_t)>& body) {
       const int64_t threads = pool_.threads();
       const int64_t parts = std::min<int64_t>(threads * 4, count / std::max<int64_t>(grain, 1));
       if (parts <= 1) {
         body(0, count);
         return;
       }
-      pool_.run(parts, [&](int64_t part) { body(count * part / parts, count * (part + 1) / parts); });
+      pool_.run(parts,
+                [&](int64_t part) { body(count * part / parts, count * (part + 1) / parts); });
     };
   }
-  layout::run_transfer(task.loops.data(), task.loops.size(), task.dtype, task.format, task.host, task.device,
-                       task.device_offset, task.to_device, parallel);
+  layout::run_transfer(task.loops.data(), task.loops.size(), task.dtype, task.format, task.host,
+                       task.device, task.device_offset, task.to_device, parallel);
 }
 
 void Stream::run(const CopyTask& task) {

@@ -67,10 +67,10 @@ struct WaitTask {
 };
 using Task = std::variant<LaunchTask, TransferTask, CopyTask, RecordTask, WaitTask>;
 
-/// An in-order queue. Whoever holds the *turn* runs work: normally the stream's own thread, started by
-/// the first queued task. Two others may take the turn: a caller that submits a small task to an idle
-/// stream runs it at once, since waking a thread costs more than the task; and a caller that waits for the
-/// stream helps to empty its queue.
+/// An in-order queue. Whoever holds the *turn* runs work: normally the stream's own thread, started
+/// by the first queued task. Two others may take the turn: a caller that submits a small task to an
+/// idle stream runs it at once, since waking a thread costs more than the task; and a caller that
+/// waits for the stream helps to empty its queue.
 ///
 /// Locks: mutex_ guards the queue and is never held while a task runs; error_mutex_ is a leaf.
 class Stream {
@@ -80,9 +80,10 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Each of these queues the task, or runs it before it returns. Errors of the work itself are kept for
-  /// synchronize().
-  void launch(const std::shared_ptr<const VmProgram>& program, const uint64_t* addresses, size_t count);
+  /// Each of these queues the task, or runs it before it returns. Errors of the work itself are
+  /// kept for synchronize().
+  void launch(const std::shared_ptr<const VmProgram>& program, const uint64_t* addresses,
+              size_t count);
   void transfer(const TransferTask& task, int64_t bytes);
   void copy(const CopyTask& task);
   void record(std::shared_ptr<Point> point);

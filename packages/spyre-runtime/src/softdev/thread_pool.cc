@@ -51,8 +51,10 @@ struct ThreadPool::State {
       Job* job = jobs.front();
       // The next free thread looks at the next job first.
       jobs.pop_front();
-      if (job->next.load(std::memory_order_relaxed) < job->count) jobs.push_back(job);
-      else continue;
+      if (job->next.load(std::memory_order_relaxed) < job->count)
+        jobs.push_back(job);
+      else
+        continue;
       ++job->helpers;
       lock.unlock();
       job->work();
@@ -91,12 +93,15 @@ void ThreadPool::run(int64_t count, const std::function<void(int64_t)>& task) {
     std::lock_guard lock(state_->mutex);
     state_->jobs.push_back(&job);
   }
-  if (count > 2) state_->wake.notify_all();
-  else state_->wake.notify_one();
+  if (count > 2)
+    state_->wake.notify_all();
+  else
+    state_->wake.notify_one();
   job.work();
   // Every task is taken now; helpers may still be inside theirs.
   std::unique_lock lock(state_->mutex);
-  state_->jobs.erase(std::remove(state_->jobs.begin(), state_->jobs.end(), &job), state_->jobs.end());
+  state_->jobs.erase(std::remove(state_->jobs.begin(), state_->jobs.end(), &job),
+                     state_->jobs.end());
   state_->finished.wait(lock, [&] { return job.helpers == 0; });
   lock.unlock();
   if (job.error) std::rethrow_exception(job.error);

@@ -7,8 +7,9 @@
 
 namespace spyre::softdev {
 
-/// Host threads that stand in for the cores. One pool serves every stream of a device; calls from several
-/// threads at once share it fairly and cannot deadlock, since a caller always works on its own job.
+/// Host threads that stand in for the cores. One pool serves every stream of a device; calls from
+/// several threads at once share it fairly and cannot deadlock, since a caller always works on its
+/// own job.
 class ThreadPool {
  public:
   /// `threads` counts the caller: a pool of 1 starts no thread. 0 means one per usable CPU.
@@ -19,8 +20,9 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  /// Runs task(0) ... task(count - 1), each once, in any order and on any thread, and returns when all are
-  /// done. The first exception that a task throws is rethrown here; later tasks may then be skipped.
+  /// Runs task(0) ... task(count - 1), each once, in any order and on any thread, and returns when
+  /// all are done. The first exception that a task throws is rethrown here; later tasks may then be
+  /// skipped.
   void run(int64_t count, const std::function<void(int64_t)>& task);
 
   /// CPUs that this process may run on.

@@ -26,31 +26,23 @@ enum class Kind { kFloat, kInt, kBool };
 
 Kind kind_of(HostDtype dtype) {
   switch (dtype) {
-    case HostDtype::kBool:
-      return Kind::kBool;
+    case HostDtype::kBool: return Kind::kBool;
     case HostDtype::kInt8:
     case HostDtype::kInt16:
     case HostDtype::kInt32:
     case HostDtype::kInt64:
-    case HostDtype::kUInt8:
-      return Kind::kInt;
-    default:
-      return Kind::kFloat;
+    case HostDtype::kUInt8: return Kind::kInt;
+    default: return Kind::kFloat;
   }
 }
 
 const char* float_to_int_op(HostDtype to) {
   switch (to) {
-    case HostDtype::kInt8:
-      return "f2i_i8";
-    case HostDtype::kInt16:
-      return "f2i_i16";
-    case HostDtype::kInt32:
-      return "f2i_i32";
-    case HostDtype::kUInt8:
-      return "f2i_u8";
-    default:
-      return "f2i_i64";
+    case HostDtype::kInt8: return "f2i_i8";
+    case HostDtype::kInt16: return "f2i_i16";
+    case HostDtype::kInt32: return "f2i_i32";
+    case HostDtype::kUInt8: return "f2i_u8";
+    default: return "f2i_i64";
   }
 }
 

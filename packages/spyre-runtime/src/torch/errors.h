@@ -18,17 +18,12 @@ namespace spyre::aten {
   using runtime::ErrorKind;
   const char* what = error.what();
   switch (error.kind()) {
-    case ErrorKind::kValue:
-      C10_THROW_ERROR(ValueError, what);
-    case ErrorKind::kIndex:
-      C10_THROW_ERROR(IndexError, what);
-    case ErrorKind::kNotImplemented:
-      C10_THROW_ERROR(NotImplementedError, what);
-    case ErrorKind::kOutOfMemory:
-      C10_THROW_ERROR(OutOfMemoryError, what);
+    case ErrorKind::kValue: C10_THROW_ERROR(ValueError, what);
+    case ErrorKind::kIndex: C10_THROW_ERROR(IndexError, what);
+    case ErrorKind::kNotImplemented: C10_THROW_ERROR(NotImplementedError, what);
+    case ErrorKind::kOutOfMemory: C10_THROW_ERROR(OutOfMemoryError, what);
     case ErrorKind::kRuntime:
-    case ErrorKind::kInternal:
-      break;
+    case ErrorKind::kInternal: break;
   }
   C10_THROW_ERROR(Error, what);
 }

@@ -42,18 +42,12 @@ at::Tensor with_deterministic_fill(at::Tensor tensor) {
   const c10::ScalarType dtype = tensor.scalar_type();
   if (c10::isFloatingType(dtype)) return tensor.fill_(std::numeric_limits<double>::quiet_NaN());
   switch (dtype) {
-    case c10::ScalarType::Bool:
-      return tensor.fill_(true);
-    case c10::ScalarType::Byte:
-      return tensor.fill_(std::numeric_limits<uint8_t>::max());
-    case c10::ScalarType::Char:
-      return tensor.fill_(std::numeric_limits<int8_t>::max());
-    case c10::ScalarType::Short:
-      return tensor.fill_(std::numeric_limits<int16_t>::max());
-    case c10::ScalarType::Int:
-      return tensor.fill_(std::numeric_limits<int32_t>::max());
-    default:
-      return tensor.fill_(std::numeric_limits<int64_t>::max());
+    case c10::ScalarType::Bool: return tensor.fill_(true);
+    case c10::ScalarType::Byte: return tensor.fill_(std::numeric_limits<uint8_t>::max());
+    case c10::ScalarType::Char: return tensor.fill_(std::numeric_limits<int8_t>::max());
+    case c10::ScalarType::Short: return tensor.fill_(std::numeric_limits<int16_t>::max());
+    case c10::ScalarType::Int: return tensor.fill_(std::numeric_limits<int32_t>::max());
+    default: return tensor.fill_(std::numeric_limits<int64_t>::max());
   }
 }
 

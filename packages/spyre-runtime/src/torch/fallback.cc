@@ -88,13 +88,14 @@ std::string describe(const Stack& stack, size_t begin) {
   return out.str();
 }
 
-/// Random fills: the generator lives on the host and numbers are drawn there, equal to the CPU's for
-/// equal seeds. That is how the device does it, not a missing kernel: nothing to warn of or forbid.
+/// Random fills: the generator lives on the host and numbers are drawn there, equal to the CPU's
+/// for equal seeds. That is how the device does it, not a missing kernel: nothing to warn of or
+/// forbid.
 bool draws_on_host(const c10::OperatorHandle& op) {
   static const std::unordered_set<std::string_view> names = {
-      "aten::normal_",    "aten::uniform_",     "aten::random_",    "aten::bernoulli_",
-      "aten::cauchy_",    "aten::exponential_", "aten::geometric_", "aten::log_normal_",
-      "aten::randperm",
+      "aten::normal_",    "aten::uniform_",    "aten::random_",
+      "aten::bernoulli_", "aten::cauchy_",     "aten::exponential_",
+      "aten::geometric_", "aten::log_normal_", "aten::randperm",
   };
   return names.count(op.operator_name().name) != 0;
 }
@@ -143,15 +144,14 @@ bool is_unmarked_write(const c10::OperatorHandle& op, const Stack& stack, size_t
   return false;
 }
 
-/// Operators whose half kernels on the CPU give wrong values for some strides, paddings and
-/// dilations (seen in 2.13's convolution): they run in float32 there, which the device's own
-/// accumulation is closer to anyway.
-bool wants_float32(const c10::OperatorHandle& op) {
-  return op.operator_name().name.starts_with("aten::convolution");
-}
-
-bool is_half(c10::ScalarType dtype) {
-  return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
+/// Operators that the CPU runs well in float32 only: the half kernels of its convolutions give wrong
+/// values for some strides, paddings and dilations (seen in 2.13), and its histc has none for ints.
+/// They run in float32 there and the results go back to the arguments' dtype.
+bool wants_float32(const c10::OperatorHandle& op, c10::ScalarType dtype) {
+  const std::string_view name = op.operator_name().name;
+  const bool is_half = dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
+  if (name.starts_with("aten::convolution")) return is_half;
+  return name == "aten::histc" && (is_half || c10::isIntegralType(dtype, /*includeBool=*/false));
 }
 
 // --- one call
@@ -281,7 +281,7 @@ class Call {
     }
     if (is_written) at::assert_no_internal_overlap(tensor);
     at::Tensor host = faithful_host_copy(tensor);
-    if (wants_float32(op_) && is_half(tensor.scalar_type())) {
+    if (wants_float32(op_, tensor.scalar_type())) {
       narrow_ = tensor.scalar_type();
       host = host.to(c10::ScalarType::Float);
     }

@@ -220,3 +220,19 @@ def test_many_dimensions() -> None:
         same(device.permute(*reversed(range(rank))) + 1, y + 1)
         same((device * 2).sum(tuple(range(0, rank, 2))), (x * 2).sum(tuple(range(0, rank, 2))))
         same(torch.cat([device, device], 1), torch.cat([x, x], 1))
+
+
+def test_out_of_gathers_keeps_its_order() -> None:
+    x = torch.randn(5, 5)
+    index = torch.randint(0, 5, (5, 5))
+    rows = torch.randint(0, 5, (5,))
+    for name, arguments in (("gather", (0, index)), ("index_select", (1, rows))):
+        on_device = [a.to("spyre") if isinstance(a, torch.Tensor) else a for a in arguments]
+        for transposed in (False, True):
+            expected = torch.zeros(5, 5)
+            out = expected.to("spyre")
+            if transposed:
+                out, expected = out.T, expected.T
+            getattr(torch, name)(x.to("spyre"), *on_device, out=out)
+            getattr(torch, name)(x, *arguments, out=expected)
+            same(out, expected)

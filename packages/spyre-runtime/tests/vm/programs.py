@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-
 from spyre_runtime import Program
 
 NAMES = {

@@ -40,7 +40,12 @@ def test_gather_along_lanes(size: tuple[int, int, int]) -> None:
     out = torch.empty(rows, count, dtype=torch.float16, device="spyre")
     tensors = [*device(source, index), out]
     accesses = [(0, [width, 0], 0), (1, [count, 1], 0), (2, [count, 1], 0)]
-    run(stage(tensors, [rows, count], accesses, "phase\n%0 = load a1\n%1 = load a0 [%0]\nstore a2 %1"), tensors)
+    run(
+        stage(
+            tensors, [rows, count], accesses, "phase\n%0 = load a1\n%1 = load a0 [%0]\nstore a2 %1"
+        ),
+        tensors,
+    )
     assert torch.equal(out.cpu(), source.to("spyre").cpu().gather(1, index))
 
 
@@ -86,7 +91,9 @@ def test_an_index_out_of_range_is_an_index_error_and_the_device_lives_on() -> No
     tensors = [source, index, out]
     accesses = [(0, [0], 0), (1, [1], 0), (2, [1], 0)]
     for check in ("%1 = index_check %0 4", "%2 = const_i 1\n%1 = mul_i %0 %2"):
-        text = stage(tensors, [4], accesses, f"phase\n%0 = load a1\n{check}\n%3 = load a0 [%1]\nstore a2 %3")
+        text = stage(
+            tensors, [4], accesses, f"phase\n%0 = load a1\n{check}\n%3 = load a0 [%1]\nstore a2 %3"
+        )
         with pytest.raises(IndexError, match="index 9 is out of range for a size of 4"):
             run(text, tensors)
     assert (source + 1).cpu().tolist() == [1.0] * 4

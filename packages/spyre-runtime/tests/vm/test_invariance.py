@@ -14,7 +14,8 @@ torch.manual_seed(0)
 digest = hashlib.sha256()
 a, b = (torch.randn(*s).half().to("spyre") for s in ((300, 700), (700, 333)))
 x = torch.randn(3, 70001).to("spyre")
-for result in (a @ b, a.sum(), a.sum(0), torch.softmax(a, -1), x.sum(-1), x.mean(), torch.nn.functional.gelu(a)):
+gelu = torch.nn.functional.gelu(a)
+for result in (a @ b, a.sum(), a.sum(0), torch.softmax(a, -1), x.sum(-1), x.mean(), gelu):
     digest.update(result.cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
 print(digest.hexdigest())
 """
@@ -24,7 +25,11 @@ def digest(cores: int, cpus: set[int]) -> str:
     affinity = f"import os; os.sched_setaffinity(0, {cpus!r})\n"
     environment = {**os.environ, "SENCORES": str(cores)}
     done = subprocess.run(
-        [sys.executable, "-c", affinity + SCRIPT], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", affinity + SCRIPT],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.strip()
 

@@ -13,7 +13,10 @@ DOT = "phase reduce\n%0 = load a0\n%1 = load a1\n%2 = dot %0 %1\nphase\nstore a2
 def product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     """out = a @ b for matrices on the CPU of any strides; runs on spyre."""
     (m, k), n = a.shape, b.shape[1]
-    flat = [torch.as_strided(t, (t.untyped_storage().size() // t.element_size(),), (1,), 0) for t in (a, b)]
+    flat = [
+        torch.as_strided(t, (t.untyped_storage().size() // t.element_size(),), (1,), 0)
+        for t in (a, b)
+    ]
     tensors = [*(t.to("spyre") for t in flat), out]
     accesses = [
         (0, [a.stride(0), 0, a.stride(1)], a.storage_offset()),
@@ -36,7 +39,15 @@ def sen169(x: torch.Tensor) -> torch.Tensor:
     return x.to("spyre").cpu()
 
 
-SHAPES = [(1, 1, 1), (1, 100, 77), (5, 200, 130), (8, 65, 300), (9, 64, 64), (70, 30, 100), (64, 64, 64)]
+SHAPES = [
+    (1, 1, 1),
+    (1, 100, 77),
+    (5, 200, 130),
+    (8, 65, 300),
+    (9, 64, 64),
+    (70, 30, 100),
+    (64, 64, 64),
+]
 SHAPES += [(3, 1, 50), (200, 1, 300), (130, 300, 257), (300, 70, 520), (2, 600, 40)]
 
 
@@ -88,7 +99,10 @@ def test_no_depth_gives_zeros() -> None:
 def test_heads_are_read_in_place_and_the_epilogue_runs() -> None:
     batch, length, heads, width = 2, 17, 3, 20
     inner = heads * width
-    q, k = (torch.randn(batch, length, inner, generator=torch.Generator().manual_seed(s)).half() for s in (1, 2))
+    q, k = (
+        torch.randn(batch, length, inner, generator=torch.Generator().manual_seed(s)).half()
+        for s in (1, 2)
+    )
     bias = torch.randn(length).half()
     out = torch.empty(batch, heads, length, length, dtype=torch.float16, device="spyre")
     tensors = [q.to("spyre"), k.to("spyre"), bias.to("spyre"), out]
@@ -98,7 +112,10 @@ def test_heads_are_read_in_place_and_the_epilogue_runs() -> None:
         (3, [*out.stride(), 0], 0),
         (2, [0, 0, 0, 1, 0], 0),
     ]
-    body = DOT.replace("store a2 %2", "%3 = const_f 0.25\n%4 = mul %2 %3\n%5 = load a3\n%6 = add %4 %5\nstore a2 %6")
+    body = DOT.replace(
+        "store a2 %2",
+        "%3 = const_f 0.25\n%4 = mul %2 %3\n%5 = load a3\n%6 = add %4 %5\nstore a2 %6",
+    )
     run(stage(tensors, [batch, heads, length, length, width], accesses, body, reduce=1), tensors)
     split = [t.view(batch, length, heads, width).transpose(1, 2).float() for t in (q, k)]
     want = split[0] @ split[1].transpose(-1, -2) * 0.25 + bias.float()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from programs import run, stage
-
 from spyre_runtime import Program
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -46,11 +45,18 @@ MALFORMED = {
     HEAD + "  phase\n    %0 = load a0\n    %0 = load a0\n": "register %0 is defined twice",
     HEAD + "  phase\n    store a0 %3\n": "register %3 is not defined",
     HEAD + "  phase\n    %0 = load a0\n    %1 = neg_i %0\n": "has type F, expected I",
-    HEAD + "  phase\n    %0 = load a0\n    %1 = reduce_sum %0\n": "reduce_sum outside a reduce phase",
+    HEAD
+    + "  phase\n    %0 = load a0\n    %1 = reduce_sum %0\n": "reduce_sum outside a reduce phase",
     HEAD + "  phase\n    %0 = load a0\n    store a0 %0 %0\n": "did not expect",
-    HEAD + "  access a1 b0 stride [1, 1] offset 0\n": "has 1 loops but an access to b0 has 2 strides",
+    HEAD
+    + "  access a1 b0 stride [1, 1] offset 0\n": "has 1 loops but an access to b0 has 2 strides",
     HEAD + "  access a1 b0 stride [s9] offset 0\n": "unknown symbol 's9'",
-    HEAD + "  access a1 b0 stride [" + "(" * 500 + "1" + ")" * 500 + "] offset 0\n": "nested more than",
+    HEAD
+    + "  access a1 b0 stride ["
+    + "(" * 500
+    + "1"
+    + ")" * 500
+    + "] offset 0\n": "nested more than",
 }
 
 
@@ -82,5 +88,7 @@ stage "s"
     %0 = load a0
     store a1 %0
 """
-    with pytest.raises(ValueError, match="LX buffers need 16777216 bytes of each core's scratchpad"):
+    with pytest.raises(
+        ValueError, match="LX buffers need 16777216 bytes of each core's scratchpad"
+    ):
         run(text, [torch.zeros(n, device="spyre")])

@@ -30,7 +30,11 @@ def views(draw: st.DrawFn, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tens
         size = size[1:]
     base = values(size, dtype, draw(st.integers(0, 1000)))
     view = base
-    for step in draw(st.lists(st.sampled_from(["permute", "slice", "step", "select", "expand", "split"]), max_size=4)):
+    for step in draw(
+        st.lists(
+            st.sampled_from(["permute", "slice", "step", "select", "expand", "split"]), max_size=4
+        )
+    ):
         if view.dim() == 0:
             break
         dim = draw(st.integers(0, view.dim() - 1))
@@ -78,7 +82,9 @@ REDUCTIONS = {
 }
 
 
-def reduce_program(op: str, view: torch.Tensor, base: torch.Tensor, out: torch.Tensor, count: int) -> str:
+def reduce_program(
+    op: str, view: torch.Tensor, base: torch.Tensor, out: torch.Tensor, count: int
+) -> str:
     accesses = [(0, view.stride(), view.storage_offset()), (1, [*out.stride(), *[0] * count], 0)]
     body = f"phase reduce\n%0 = load a0\n%1 = {op} %0\nphase\nstore a1 %1"
     return stage([base, out], view.shape, accesses, body, reduce=count)
@@ -95,13 +101,17 @@ def test_reduction_of_a_view(op: str, data: st.DataObject) -> None:
     out = torch.empty(kept, dtype=dtype, device="spyre")
     on_device = base.to("spyre")
     run(reduce_program(op, view, on_device, out, count), [on_device, out])
-    torch.testing.assert_close(out.cpu(), reference(view.reshape([*kept, -1])).to(dtype), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(
+        out.cpu(), reference(view.reshape([*kept, -1])).to(dtype), rtol=1e-5, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("size", [(1,), (7, 100), (64, 3), (3, 5000), (2, 70000)])
 @pytest.mark.parametrize("dim", [0, -1])
 @pytest.mark.parametrize("op", ["argmax", "argmin"])
-def test_arg_reduction_takes_the_first_and_nan_wins(size: tuple[int, ...], dim: int, op: str) -> None:
+def test_arg_reduction_takes_the_first_and_nan_wins(
+    size: tuple[int, ...], dim: int, op: str
+) -> None:
     base = values(list(size), torch.float32, 1)
     if base.numel() > 50:
         base.flatten()[::37] = torch.nan

@@ -8,9 +8,9 @@
 
 namespace spyre::program {
 
-/// An integer expression over a program's symbols. Almost every one is a plain constant, which costs no
-/// allocation; the others share immutable nodes. Division and remainder floor; dividing by zero gives 0,
-/// so that evaluation never traps. Arithmetic wraps.
+/// An integer expression over a program's symbols. Almost every one is a plain constant, which
+/// costs no allocation; the others share immutable nodes. Division and remainder floor; dividing by
+/// zero gives 0, so that evaluation never traps. Arithmetic wraps.
 class Expr {
  public:
   enum class Kind : uint8_t { kConstant, kSymbol, kAdd, kSub, kMul, kFloorDiv, kMod, kMin, kMax };

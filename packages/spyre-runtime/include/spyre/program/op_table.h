@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
-/// The one op table: every scalar operation of the device, with its register types. The eager kernels,
-/// the linker, the interpreter and (through spyre_runtime.op_table()) the compiler read this list and
-/// no other. To add an op: a row here, and its lane kernel in src/softdev/kernels.
+/// The one op table: every scalar operation of the device, with its register types. The eager
+/// kernels, the linker, the interpreter and (through spyre_runtime.op_table()) the compiler read
+/// this list and no other. To add an op: a row here, and its lane kernel in src/softdev/kernels.
 ///
 /// SPYRE_OP(name, result, arity, arg0, arg1, arg2); types: F float32 lanes, I int64 lanes, B truth
 /// lanes (0.0 / 1.0 in float32), N none.
@@ -45,25 +45,61 @@ enum class Type : uint8_t { N, F, I, B };
 
 enum class Op : uint8_t {
   // memory and constants
-  load, store, store_add, const_f, const_i, iota, index_check,
+  load,
+  store,
+  store_add,
+  const_f,
+  const_i,
+  iota,
+  index_check,
   // conversions: f2i_* truncate and saturate to the target's range, NaN gives 0
-  f2i_i8, f2i_i16, f2i_i32, f2i_i64, f2i_u8, i2f, f2b, i2b, b2f, b2i, bits_f2i, bits_i2f,
+  f2i_i8,
+  f2i_i16,
+  f2i_i32,
+  f2i_i64,
+  f2i_u8,
+  i2f,
+  f2b,
+  i2b,
+  b2f,
+  b2i,
+  bits_f2i,
+  bits_i2f,
   // selection
-  where, where_i, where_b, not_b,
+  where,
+  where_i,
+  where_b,
+  not_b,
   // random numbers: Philox 4x32-10 of (seed I, offset I)
-  rand, randn, randint,
-  // reductions; arg reductions give the row-major index over the reduce loops, first match wins, NaN wins
-  reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_sum_i, reduce_prod_i, reduce_max_i,
-  reduce_min_i, reduce_xor_i, reduce_any, reduce_all, reduce_argmax, reduce_argmin, reduce_argmax_i,
-  reduce_argmin_i, dot,
+  rand,
+  randn,
+  randint,
+  // reductions; arg reductions give the row-major index over the reduce loops, first match wins,
+  // NaN wins
+  reduce_sum,
+  reduce_prod,
+  reduce_max,
+  reduce_min,
+  reduce_sum_i,
+  reduce_prod_i,
+  reduce_max_i,
+  reduce_min_i,
+  reduce_xor_i,
+  reduce_any,
+  reduce_all,
+  reduce_argmax,
+  reduce_argmin,
+  reduce_argmax_i,
+  reduce_argmin_i,
+  dot,
 #define X(name) name,
   SPYRE_FLOAT_UNARY(X) SPYRE_FLOAT_BINARY(X) SPYRE_FLOAT_TERNARY(X) SPYRE_FLOAT_PREDICATE(X)
-  SPYRE_COMPARE(X) SPYRE_INT_UNARY(X) SPYRE_INT_BINARY(X) SPYRE_BOOL_BINARY(X)
+      SPYRE_COMPARE(X) SPYRE_INT_UNARY(X) SPYRE_INT_BINARY(X) SPYRE_BOOL_BINARY(X)
 #undef X
 #define X(name) name##_i,
-  SPYRE_COMPARE(X)
+          SPYRE_COMPARE(X)
 #undef X
-  count_,
+              count_,
 };
 
 struct OpInfo {

@@ -13,9 +13,9 @@
 ///
 /// A program comes in two states that share these structs.
 ///
-/// *Portable*: accesses count **host elements** (PyTorch's sizes, strides and offsets), extents may be
-/// expressions over symbols, and nothing is known of layouts. This is the state that the compiler
-/// caches on disk, and the state of the text form.
+/// *Portable*: accesses count **host elements** (PyTorch's sizes, strides and offsets), extents may
+/// be expressions over symbols, and nothing is known of layouts. This is the state that the
+/// compiler caches on disk, and the state of the text form.
 ///
 /// *Bound*: link() has been given, for every argument, the layout of its storage, and for every
 /// symbol its value. Accesses count **device elements**; loops are split where a layout breaks a
@@ -72,7 +72,8 @@ struct Instr {
   int access = -1;     ///< load/store: which access
   int index = -1;      ///< load/store: I register with a host element offset to add, or -1
   bool wrap = false;   ///< index_check: add the size to negative lanes first
-  int predicate = -1;  ///< load/store/index_check: B register; lanes that are 0 do not touch memory (loads give 0)
+  int predicate = -1;  ///< load/store/index_check: B register; lanes that are 0 do not touch memory
+                       ///< (loads give 0)
   double fimm = 0;     ///< const_f
   Expr iimm;           ///< const_i, iota (loop number), index_check (size)
 };

@@ -51,7 +51,8 @@ void ternary(void* dst, const void* const* args, int64_t n) {
   }
   if (i < n) {
     const int64_t left = n - i;
-    Op::apply(V::loadu(x + i, left), V::loadu(y + i, left), V::loadu(z + i, left)).store(d + i, static_cast<int>(left));
+    Op::apply(V::loadu(x + i, left), V::loadu(y + i, left), V::loadu(z + i, left))
+        .store(d + i, static_cast<int>(left));
   }
 }
 
@@ -79,10 +80,12 @@ void binary_scalar(void* dst, const void* const* args, int64_t n) {
 /// Within 2 ulp, and NaN stays NaN.
 inline V exp_lanes(V x) { return V::blendv(x.exp_u20(), x, x != x); }
 inline V sigmoid_lanes(V x) { return V(1.0f) / (V(1.0f) + exp_lanes(x.neg())); }
-inline V gelu_lanes(V x) { return V(0.5f) * x * (V(1.0f) + (x * V(0.70710678118654752440f)).erf()); }
+inline V gelu_lanes(V x) {
+  return V(0.5f) * x * (V(1.0f) + (x * V(0.70710678118654752440f)).erf());
+}
 
-/// tanh through one exponential: 1 - 2 / (exp(2|x|) + 1), and an odd polynomial near zero, where that
-/// would cancel. Within 2 ulp; a third of the cost of a correctly rounded one.
+/// tanh through one exponential: 1 - 2 / (exp(2|x|) + 1), and an odd polynomial near zero, where
+/// that would cancel. Within 2 ulp; a third of the cost of a correctly rounded one.
 inline V tanh_lanes(V x) {
   const V a = x.abs();
   const V wide = V(1.0f) - V(2.0f) / ((a + a).exp_u20() + V(1.0f));
@@ -108,26 +111,34 @@ inline V asinh_lanes(V x) {
 }
 inline V acosh_lanes(V x) { return V::blendv(x.acosh(), log_twice(x), x > V(1e15f)); }
 
-#define SPYRE_VECTOR_UNARY(X)                                                              \
-  X(neg, x.neg()) X(abs, x.abs()) X(sign, (x.gt(V(0.0f)) - x.lt(V(0.0f))))                  \
-  X(exp, exp_lanes(x)) X(exp2, x.exp2()) X(expm1, x.expm1()) X(log, x.log()) X(log2, x.log2())   \
-  X(log10, x.log10()) X(log1p, x.log1p()) X(sqrt, x.sqrt()) X(rsqrt, V(1.0f) / x.sqrt())    \
-  X(reciprocal, V(1.0f) / x) X(sin, x.sin()) X(cos, x.cos()) X(tan, x.tan())                \
-  X(asin, x.asin()) X(acos, x.acos()) X(atan, x.atan()) X(sinh, x.sinh()) X(cosh, x.cosh()) \
-  X(tanh, tanh_lanes(x)) X(asinh, asinh_lanes(x)) X(acosh, acosh_lanes(x)) X(atanh, x.atanh())         \
-  X(erf, x.erf()) X(erfc, x.erfc()) X(erfinv, x.erfinv()) X(lgamma, x.lgamma())             \
-  X(digamma, x.digamma()) X(sigmoid, sigmoid_lanes(x)) X(relu, at::vec::maximum(x, V(0.0f)))      \
-  X(silu, x / (V(1.0f) + x.neg().exp_u20())) X(gelu, gelu_lanes(x)) X(gelu_tanh, gelu_tanh_lanes(x))        \
-  X(floor, x.floor()) X(ceil, x.ceil()) X(trunc, x.trunc()) X(round, x.round())             \
-  X(frac, x - x.trunc()) X(i0, x.i0()) X(i0e, x.i0e())                                      \
-  X(isnan, x.ne(x)) X(isinf, x.abs().eq(V(INFINITY))) X(isinf_sen169, x.abs().eq(V(0x1p32f)))
+#define SPYRE_VECTOR_UNARY(X)                                                                      \
+  X(neg, x.neg())                                                                                  \
+  X(abs, x.abs())                                                                                  \
+  X(sign, (x.gt(V(0.0f)) - x.lt(V(0.0f))))                                                         \
+  X(exp, exp_lanes(x)) X(exp2, x.exp2()) X(expm1, x.expm1()) X(log, x.log()) X(log2, x.log2()) X(  \
+      log10, x.log10()) X(log1p, x.log1p()) X(sqrt, x.sqrt()) X(rsqrt, V(1.0f) / x.sqrt())         \
+      X(reciprocal, V(1.0f) / x) X(sin, x.sin()) X(cos, x.cos()) X(tan, x.tan()) X(asin, x.asin()) \
+          X(acos, x.acos()) X(atan, x.atan()) X(sinh, x.sinh()) X(cosh, x.cosh())                  \
+              X(tanh, tanh_lanes(x)) X(asinh, asinh_lanes(x)) X(acosh, acosh_lanes(x))             \
+                  X(atanh, x.atanh()) X(erf, x.erf()) X(erfc, x.erfc()) X(erfinv, x.erfinv())      \
+                      X(lgamma, x.lgamma()) X(digamma, x.digamma()) X(sigmoid, sigmoid_lanes(x))   \
+                          X(relu, at::vec::maximum(x, V(0.0f)))                                    \
+                              X(silu, x / (V(1.0f) + x.neg().exp_u20())) X(gelu, gelu_lanes(x))    \
+                                  X(gelu_tanh, gelu_tanh_lanes(x)) X(floor, x.floor())             \
+                                      X(ceil, x.ceil()) X(trunc, x.trunc()) X(round, x.round())    \
+                                          X(frac, x - x.trunc()) X(i0, x.i0()) X(i0e, x.i0e())     \
+                                              X(isnan, x.ne(x)) X(isinf, x.abs().eq(V(INFINITY)))  \
+                                                  X(isinf_sen169, x.abs().eq(V(0x1p32f)))
 
-#define SPYRE_VECTOR_BINARY(X)                                                          \
-  X(add, x + y) X(sub, x - y) X(mul, x * y) X(div, x / y) X(fmod, x.fmod(y))            \
-  X(atan2, x.atan2(y)) X(hypot, x.hypot(y)) X(pow, x.pow(y))                            \
-  X(maximum, at::vec::maximum(x, y)) X(minimum, at::vec::minimum(x, y))                 \
-  X(copysign, x.copysign(y)) X(nextafter, x.nextafter(y)) X(truncdiv, (x / y).trunc())  \
-  X(eq, x.eq(y)) X(ne, x.ne(y)) X(lt, x.lt(y)) X(le, x.le(y)) X(gt, x.gt(y)) X(ge, x.ge(y))
+#define SPYRE_VECTOR_BINARY(X)                                                                 \
+  X(add, x + y)                                                                                \
+  X(sub, x - y)                                                                                \
+  X(mul, x* y)                                                                                 \
+  X(div, x / y) X(fmod, x.fmod(y)) X(atan2, x.atan2(y)) X(hypot, x.hypot(y)) X(pow, x.pow(y))  \
+      X(maximum, at::vec::maximum(x, y)) X(minimum, at::vec::minimum(x, y))                    \
+          X(copysign, x.copysign(y)) X(nextafter, x.nextafter(y)) X(truncdiv, (x / y).trunc()) \
+              X(eq, x.eq(y)) X(ne, x.ne(y)) X(lt, x.lt(y)) X(le, x.le(y)) X(gt, x.gt(y))       \
+                  X(ge, x.ge(y))
 
 // --- lane by lane --------------------------------------------------------------------------------
 
@@ -148,34 +159,50 @@ inline float floordiv_lane(float x, float y) {
   return quotient - floor > 0.5f ? floor + 1 : floor;
 }
 
-#define SPYRE_SCALAR_UNARY(X)                                                        \
-  X(i1, calc_i1(x)) X(i1e, calc_i1e(x))                                              \
-  X(signbit, static_cast<float>(layout::float_bits(x) >> 31))                        \
-  X(round_sen169, layout::sen169_to_float(layout::float_to_sen169(x)))               \
-  X(round_bfloat16, layout::bf16_to_float(layout::float_to_bf16(x)))                 \
-  X(round_float16, layout::fp16_to_float(layout::float_to_fp16(x)))                  \
-  X(round_fp8_e4m3fn, layout::sen143_to_float(layout::float_to_sen143(x)))           \
+#define SPYRE_SCALAR_UNARY(X)                                              \
+  X(i1, calc_i1(x))                                                        \
+  X(i1e, calc_i1e(x))                                                      \
+  X(signbit, static_cast<float>(layout::float_bits(x) >> 31))              \
+  X(round_sen169, layout::sen169_to_float(layout::float_to_sen169(x)))     \
+  X(round_bfloat16, layout::bf16_to_float(layout::float_to_bf16(x)))       \
+  X(round_float16, layout::fp16_to_float(layout::float_to_fp16(x)))        \
+  X(round_fp8_e4m3fn, layout::sen143_to_float(layout::float_to_sen143(x))) \
   X(round_fp8_e5m2fnuz, layout::sen152_to_float(layout::float_to_sen152(x)))
 
-#define SPYRE_SCALAR_BINARY(X)                                             \
-  X(remainder, remainder_lane(x, y)) X(floordiv, floordiv_lane(x, y))      \
-  X(fmax, (x != x || y > x ? (y != y ? x : y) : x))                        \
+#define SPYRE_SCALAR_BINARY(X)                      \
+  X(remainder, remainder_lane(x, y))                \
+  X(floordiv, floordiv_lane(x, y))                  \
+  X(fmax, (x != x || y > x ? (y != y ? x : y) : x)) \
   X(fmin, (x != x || y < x ? (y != y ? x : y) : x))
 
 namespace ops {
-#define X(name, text) struct name { static V apply(V x) { return text; } };
+#define X(name, text)                    \
+  struct name {                          \
+    static V apply(V x) { return text; } \
+  };
 SPYRE_VECTOR_UNARY(X)
 #undef X
-#define X(name, text) struct name { static V apply(V x, V y) { return text; } };
+#define X(name, text)                         \
+  struct name {                               \
+    static V apply(V x, V y) { return text; } \
+  };
 SPYRE_VECTOR_BINARY(X)
 #undef X
-#define X(name, text) struct name { static float apply(float x) { return text; } };
+#define X(name, text)                            \
+  struct name {                                  \
+    static float apply(float x) { return text; } \
+  };
 SPYRE_SCALAR_UNARY(X)
 #undef X
-#define X(name, text) struct name { static float apply(float x, float y) { return text; } };
+#define X(name, text)                                     \
+  struct name {                                           \
+    static float apply(float x, float y) { return text; } \
+  };
 SPYRE_SCALAR_BINARY(X)
 #undef X
-struct fma { static V apply(V x, V y, V z) { return at::vec::fmadd(x, y, z); } };
+struct fma {
+  static V apply(V x, V y, V z) { return at::vec::fmadd(x, y, z); }
+};
 }  // namespace ops
 
 }  // namespace
@@ -184,18 +211,18 @@ void fill_float_maps(KernelTable& table) {
 #define X(name, text) map_slot(table, Op::name, Mode::kLanes) = unary<ops::name>;
   SPYRE_VECTOR_UNARY(X)
 #undef X
-#define X(name, text)                                                                           \
-  map_slot(table, Op::name, Mode::kLanes) = binary<ops::name, Mode::kLanes>;                    \
-  map_slot(table, Op::name, Mode::kScalarRight) = binary<ops::name, Mode::kScalarRight>;        \
+#define X(name, text)                                                                    \
+  map_slot(table, Op::name, Mode::kLanes) = binary<ops::name, Mode::kLanes>;             \
+  map_slot(table, Op::name, Mode::kScalarRight) = binary<ops::name, Mode::kScalarRight>; \
   map_slot(table, Op::name, Mode::kScalarLeft) = binary<ops::name, Mode::kScalarLeft>;
   SPYRE_VECTOR_BINARY(X)
 #undef X
 #define X(name, text) map_slot(table, Op::name, Mode::kLanes) = unary_scalar<ops::name>;
   SPYRE_SCALAR_UNARY(X)
 #undef X
-#define X(name, text)                                                                                  \
-  map_slot(table, Op::name, Mode::kLanes) = binary_scalar<ops::name, Mode::kLanes>;                    \
-  map_slot(table, Op::name, Mode::kScalarRight) = binary_scalar<ops::name, Mode::kScalarRight>;        \
+#define X(name, text)                                                                           \
+  map_slot(table, Op::name, Mode::kLanes) = binary_scalar<ops::name, Mode::kLanes>;             \
+  map_slot(table, Op::name, Mode::kScalarRight) = binary_scalar<ops::name, Mode::kScalarRight>; \
   map_slot(table, Op::name, Mode::kScalarLeft) = binary_scalar<ops::name, Mode::kScalarLeft>;
   SPYRE_SCALAR_BINARY(X)
 #undef X

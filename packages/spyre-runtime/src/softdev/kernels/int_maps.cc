@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the ops on integer and truth lanes, conversions, selection and random numbers. Plain loops:
-// the compiler vectorises those that can be.
+// Kernels of the ops on integer and truth lanes, conversions, selection and random numbers. Plain
+// loops: the compiler vectorises those that can be.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -67,27 +67,31 @@ inline int64_t pow_lane(int64_t x, int64_t y) {
   return s(result);
 }
 
-#define SPYRE_INT_UNARY_ROWS(X)                                                           \
-  X(neg_i, s(0 - u(x))) X(abs_i, (x < 0 ? s(0 - u(x)) : x))                               \
-  X(sign_i, static_cast<int64_t>(x > 0) - static_cast<int64_t>(x < 0)) X(not_i, ~x)       \
-  X(wrap_i8, static_cast<int8_t>(x)) X(wrap_i16, static_cast<int16_t>(x))                 \
-  X(wrap_i32, static_cast<int32_t>(x)) X(wrap_u8, static_cast<uint8_t>(x))
+#define SPYRE_INT_UNARY_ROWS(X)                                           \
+  X(neg_i, s(0 - u(x)))                                                   \
+  X(abs_i, (x < 0 ? s(0 - u(x)) : x))                                     \
+  X(sign_i, static_cast<int64_t>(x > 0) - static_cast<int64_t>(x < 0))    \
+  X(not_i, ~x)                                                            \
+  X(wrap_i8, static_cast<int8_t>(x)) X(wrap_i16, static_cast<int16_t>(x)) \
+      X(wrap_i32, static_cast<int32_t>(x)) X(wrap_u8, static_cast<uint8_t>(x))
 
 // A shift by a negative amount or by 64 or more shifts everything out, as ATen has it.
-#define SPYRE_INT_BINARY_ROWS(X)                                                          \
-  X(add_i, s(u(x) + u(y))) X(sub_i, s(u(x) - u(y))) X(mul_i, s(u(x) * u(y)))              \
-  X(floordiv_i, floordiv_lane(x, y)) X(truncdiv_i, truncdiv_lane(x, y))                   \
-  X(remainder_i, remainder_lane(x, y)) X(fmod_i, fmod_lane(x, y))                         \
-  X(maximum_i, (x > y ? x : y)) X(minimum_i, (x < y ? x : y))                             \
-  X(and_i, x & y) X(or_i, x | y) X(xor_i, x ^ y)                                          \
-  X(shl_i, (u(y) >= 64 ? 0 : s(u(x) << (u(y) & 63))))                                     \
-  X(shr_i, (u(y) >= 64 ? x >> 63 : x >> (u(y) & 63))) X(pow_i, pow_lane(x, y))
+#define SPYRE_INT_BINARY_ROWS(X)                                                                 \
+  X(add_i, s(u(x) + u(y)))                                                                       \
+  X(sub_i, s(u(x) - u(y)))                                                                       \
+  X(mul_i, s(u(x) * u(y)))                                                                       \
+  X(floordiv_i, floordiv_lane(x, y)) X(truncdiv_i, truncdiv_lane(x, y))                          \
+      X(remainder_i, remainder_lane(x, y)) X(fmod_i, fmod_lane(x, y))                            \
+          X(maximum_i, (x > y ? x : y)) X(minimum_i, (x < y ? x : y)) X(and_i, x& y)             \
+              X(or_i, x | y) X(xor_i, x ^ y) X(shl_i, (u(y) >= 64 ? 0 : s(u(x) << (u(y) & 63)))) \
+                  X(shr_i, (u(y) >= 64 ? x >> 63 : x >> (u(y) & 63))) X(pow_i, pow_lane(x, y))
 
 #define SPYRE_INT_COMPARE_ROWS(X) \
   X(eq_i, x == y) X(ne_i, x != y) X(lt_i, x < y) X(le_i, x <= y) X(gt_i, x > y) X(ge_i, x >= y)
 
 // Truth lanes are 0 or 1 exactly.
-#define SPYRE_BOOL_BINARY_ROWS(X) X(and_b, x * y) X(or_b, (x > y ? x : y)) X(xor_b, (x != y ? 1.0f : 0.0f))
+#define SPYRE_BOOL_BINARY_ROWS(X) \
+  X(and_b, x* y) X(or_b, (x > y ? x : y)) X(xor_b, (x != y ? 1.0f : 0.0f))
 
 // --- conversions ---------------------------------------------------------------------------------
 
@@ -98,38 +102,61 @@ inline int64_t saturate(float x) {
 
 inline int64_t bits_of(float x) { return static_cast<int32_t>(layout::float_bits(x)); }
 
-#define SPYRE_FLOAT_TO_INT_ROWS(X)                                                                  \
-  X(f2i_i8, saturate<int8_t>(x)) X(f2i_i16, saturate<int16_t>(x)) X(f2i_i32, saturate<int32_t>(x))  \
-  X(f2i_i64, saturate<int64_t>(x)) X(f2i_u8, saturate<uint8_t>(x)) X(b2i, static_cast<int64_t>(x))  \
-  X(bits_f2i, bits_of(x))
+#define SPYRE_FLOAT_TO_INT_ROWS(X)                                                                 \
+  X(f2i_i8, saturate<int8_t>(x))                                                                   \
+  X(f2i_i16, saturate<int16_t>(x))                                                                 \
+  X(f2i_i32, saturate<int32_t>(x))                                                                 \
+  X(f2i_i64, saturate<int64_t>(x)) X(f2i_u8, saturate<uint8_t>(x)) X(b2i, static_cast<int64_t>(x)) \
+      X(bits_f2i, bits_of(x))
 
-#define SPYRE_INT_TO_FLOAT_ROWS(X)                                   \
-  X(i2f, static_cast<float>(x)) X(i2b, (x != 0 ? 1.0f : 0.0f))       \
-  X(bits_i2f, layout::bits_float(static_cast<uint32_t>(x)))
+#define SPYRE_INT_TO_FLOAT_ROWS(X) \
+  X(i2f, static_cast<float>(x))    \
+  X(i2b, (x != 0 ? 1.0f : 0.0f)) X(bits_i2f, layout::bits_float(static_cast<uint32_t>(x)))
 
 #define SPYRE_FLOAT_TO_BOOL_ROWS(X) \
   X(f2b, (x != 0 ? 1.0f : 0.0f)) X(b2f, x) X(not_b, (x != 0 ? 0.0f : 1.0f))
 
 namespace ops {
-#define X(name, text) struct name { static int64_t apply(int64_t x) { return text; } };
+#define X(name, text)                                \
+  struct name {                                      \
+    static int64_t apply(int64_t x) { return text; } \
+  };
 SPYRE_INT_UNARY_ROWS(X)
 #undef X
-#define X(name, text) struct name { static int64_t apply(int64_t x, int64_t y) { return text; } };
+#define X(name, text)                                           \
+  struct name {                                                 \
+    static int64_t apply(int64_t x, int64_t y) { return text; } \
+  };
 SPYRE_INT_BINARY_ROWS(X)
 #undef X
-#define X(name, text) struct name { static float apply(int64_t x, int64_t y) { return (text) ? 1.0f : 0.0f; } };
+#define X(name, text)                                                         \
+  struct name {                                                               \
+    static float apply(int64_t x, int64_t y) { return (text) ? 1.0f : 0.0f; } \
+  };
 SPYRE_INT_COMPARE_ROWS(X)
 #undef X
-#define X(name, text) struct name { static float apply(float x, float y) { return text; } };
+#define X(name, text)                                     \
+  struct name {                                           \
+    static float apply(float x, float y) { return text; } \
+  };
 SPYRE_BOOL_BINARY_ROWS(X)
 #undef X
-#define X(name, text) struct name { static int64_t apply(float x) { return text; } };
+#define X(name, text)                              \
+  struct name {                                    \
+    static int64_t apply(float x) { return text; } \
+  };
 SPYRE_FLOAT_TO_INT_ROWS(X)
 #undef X
-#define X(name, text) struct name { static float apply(int64_t x) { return text; } };
+#define X(name, text)                              \
+  struct name {                                    \
+    static float apply(int64_t x) { return text; } \
+  };
 SPYRE_INT_TO_FLOAT_ROWS(X)
 #undef X
-#define X(name, text) struct name { static float apply(float x) { return text; } };
+#define X(name, text)                            \
+  struct name {                                  \
+    static float apply(float x) { return text; } \
+  };
 SPYRE_FLOAT_TO_BOOL_ROWS(X)
 #undef X
 }  // namespace ops
@@ -148,11 +175,13 @@ struct Philox {
 
   /// Philox 4x32 with 10 rounds: key from the seed, counter from the offset.
   Philox(int64_t seed, int64_t offset) {
-    uint32_t c0 = static_cast<uint32_t>(offset), c1 = static_cast<uint32_t>(u(offset) >> 32), c2 = 0, c3 = 0;
+    uint32_t c0 = static_cast<uint32_t>(offset), c1 = static_cast<uint32_t>(u(offset) >> 32),
+             c2 = 0, c3 = 0;
     uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(u(seed) >> 32);
     for (int round = 0; round < 10; ++round) {
       const uint64_t p0 = uint64_t{0xD2511F53} * c0, p1 = uint64_t{0xCD9E8D57} * c2;
-      const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0, n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+      const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0,
+                     n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
       c0 = n0, c1 = static_cast<uint32_t>(p1), c2 = n2, c3 = static_cast<uint32_t>(p0);
       k0 += 0x9E3779B9, k1 += 0xBB67AE85;
     }
@@ -165,24 +194,29 @@ struct Philox {
 
 void rand_kernel(void* dst, const void* const* args, int64_t n) {
   auto* d = static_cast<float*>(dst);
-  const auto *seed = static_cast<const int64_t*>(args[0]), *offset = static_cast<const int64_t*>(args[1]);
+  const auto *seed = static_cast<const int64_t*>(args[0]),
+             *offset = static_cast<const int64_t*>(args[1]);
   for (int64_t i = 0; i < n; ++i) d[i] = Philox(seed[i], offset[i]).uniform(0);
 }
 
 void randn_kernel(void* dst, const void* const* args, int64_t n) {
   auto* d = static_cast<float*>(dst);
-  const auto *seed = static_cast<const int64_t*>(args[0]), *offset = static_cast<const int64_t*>(args[1]);
+  const auto *seed = static_cast<const int64_t*>(args[0]),
+             *offset = static_cast<const int64_t*>(args[1]);
   for (int64_t i = 0; i < n; ++i) {
     const Philox p(seed[i], offset[i]);
     // Box and Muller; 1 - u lies in (0, 1], so that the logarithm is finite.
-    d[i] = std::sqrt(-2.0f * std::log(1.0f - p.uniform(0))) * std::cos(6.283185307179586f * p.uniform(1));
+    d[i] = std::sqrt(-2.0f * std::log(1.0f - p.uniform(0))) *
+           std::cos(6.283185307179586f * p.uniform(1));
   }
 }
 
 void randint_kernel(void* dst, const void* const* args, int64_t n) {
   auto* d = static_cast<int64_t*>(dst);
-  const auto *seed = static_cast<const int64_t*>(args[0]), *offset = static_cast<const int64_t*>(args[1]);
-  const auto *low = static_cast<const int64_t*>(args[2]), *high = static_cast<const int64_t*>(args[3]);
+  const auto *seed = static_cast<const int64_t*>(args[0]),
+             *offset = static_cast<const int64_t*>(args[1]);
+  const auto *low = static_cast<const int64_t*>(args[2]),
+             *high = static_cast<const int64_t*>(args[3]);
   for (int64_t i = 0; i < n; ++i) {
     const Philox p(seed[i], offset[i]);
     const uint64_t range = u(high[i]) - u(low[i]), bits = uint64_t{p.out[0]} << 32 | p.out[1];

@@ -26,7 +26,8 @@ using MapFn = void (*)(void* dst, const void* const* args, int64_t n);
 /// A two-dimensional set of elements in memory, in elements.
 struct Grid {
   int64_t rows, row_stride, cols, col_stride;
-  int64_t ahead = 0;  ///< loads: from this block to the next one, so that it may be fetched; 0: not known
+  int64_t ahead =
+      0;  ///< loads: from this block to the next one, so that it may be fetched; 0: not known
 };
 
 /// Decodes elements into rows * cols lanes.
@@ -34,9 +35,9 @@ using LoadFn = void (*)(void* lanes, const void* memory, const Grid& grid);
 /// Encodes rows * cols lanes into elements.
 using StoreFn = void (*)(void* memory, const void* lanes, const Grid& grid);
 
-/// Combines rows * cols lanes into one accumulator per row or per column. `acc` holds the accumulators,
-/// `aux` what else they need: the running error of a float sum, the position of an arg reduction
-/// (int64_t). Positions of lanes are position + row * row_step + col * col_step.
+/// Combines rows * cols lanes into one accumulator per row or per column. `acc` holds the
+/// accumulators, `aux` what else they need: the running error of a float sum, the position of an
+/// arg reduction (int64_t). Positions of lanes are position + row * row_step + col * col_step.
 struct Positions {
   int64_t position, row_step, col_step;
 };
@@ -46,15 +47,27 @@ using ReduceFn = void (*)(void* acc, void* aux, const void* lanes, int64_t rows,
 inline constexpr int64_t kMaxGemvRows = 8;
 
 /// A storage format together with the register type it is loaded into.
-enum class Codec : uint8_t { kSen169, kSen169Bool, kFp32, kSen143, kSen152, kInt8, kInt16, kInt32, kInt64, kUInt8, kCount };
+enum class Codec : uint8_t {
+  kSen169,
+  kSen169Bool,
+  kFp32,
+  kSen143,
+  kSen152,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kCount
+};
 inline constexpr size_t kCodecs = static_cast<size_t>(Codec::kCount);
 int64_t codec_bytes(Codec codec);
 
 inline constexpr size_t kOps = static_cast<size_t>(Op::count_);
 
-/// One operand of a matrix product: a set of vectors along the depth (the rows of the left operand, the
-/// columns of the right one). Element k of vector i is at offset outer[i] + inner[k] from `base`, in
-/// elements; with digits, that is a host offset for layout::map_offset.
+/// One operand of a matrix product: a set of vectors along the depth (the rows of the left operand,
+/// the columns of the right one). Element k of vector i is at offset outer[i] + inner[k] from
+/// `base`, in elements; with digits, that is a host offset for layout::map_offset.
 struct MatrixView {
   const void* base;
   Codec codec;
@@ -83,26 +96,29 @@ struct KernelTable {
   // Matrix products. Panels hold SEN169 codes; values of other formats are rounded to it.
 
   /// Vectors [first, first + count), row after row with `pitch` codes each, zeros beyond `depth`.
-  void (*pack_left)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
-                    int64_t pitch) = nullptr;
-  /// The same as columns of a panel of `width` columns and `pitch` rows, zeros beyond count and depth.
-  /// If `pairs`, rows 2j and 2j + 1 are interleaved, as bfloat16 and half dot products take them.
-  void (*pack_right)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
-                     int64_t pitch, int64_t width, bool pairs) = nullptr;
-  /// Turns codes in place into IEEE half numbers of the values times 2^scale, for a scale that it chooses.
-  /// Exact; false, and nothing done, if some value is neither zero nor a normal half number then.
+  void (*pack_left)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count,
+                    int64_t depth, int64_t pitch) = nullptr;
+  /// The same as columns of a panel of `width` columns and `pitch` rows, zeros beyond count and
+  /// depth. If `pairs`, rows 2j and 2j + 1 are interleaved, as bfloat16 and half dot products take
+  /// them.
+  void (*pack_right)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count,
+                     int64_t depth, int64_t pitch, int64_t width, bool pairs) = nullptr;
+  /// Turns codes in place into IEEE half numbers of the values times 2^scale, for a scale that it
+  /// chooses. Exact; false, and nothing done, if some value is neither zero nor a normal half
+  /// number then.
   bool (*codes_to_half)(uint16_t* codes, int64_t n, int* scale) = nullptr;
   void (*half_to_codes)(uint16_t* to, const uint16_t* half, int64_t n, int scale) = nullptr;
   /// Two bfloat16 values whose sum is the value of the code.
   void (*codes_to_bf16)(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n) = nullptr;
   void (*codes_to_f32)(float* to, const uint16_t* codes, int64_t n) = nullptr;
   /// c = a * b or c += a * b, fp32, row-major with these pitches; n is a multiple of 16.
-  void (*gemm_f32)(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-                   int64_t ldc, bool add) = nullptr;
-  /// out[i * pitch + j] = sum over k of x[i * depth + k] * (vector first + j)[k], for i < m <= kMaxGemvRows; the
-  /// right operand is read in place. Takes contiguous SEN169 and float32 operands: see gemv_takes().
-  void (*gemv)(float* out, int64_t pitch, const float* x, int64_t m, const MatrixView& view, int64_t first,
-               int64_t count, int64_t depth) = nullptr;
+  void (*gemm_f32)(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
+                   int64_t ldb, float* c, int64_t ldc, bool add) = nullptr;
+  /// out[i * pitch + j] = sum over k of x[i * depth + k] * (vector first + j)[k], for i < m <=
+  /// kMaxGemvRows; the right operand is read in place. Takes contiguous SEN169 and float32
+  /// operands: see gemv_takes().
+  void (*gemv)(float* out, int64_t pitch, const float* x, int64_t m, const MatrixView& view,
+               int64_t first, int64_t count, int64_t depth) = nullptr;
 };
 
 /// The table for this CPU, by ATen's choice of capability (ATEN_CPU_CAPABILITY lowers it).

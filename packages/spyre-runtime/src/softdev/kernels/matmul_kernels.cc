@@ -34,11 +34,15 @@ struct Fp8Sen152 {
 };
 template <>
 struct CodeOf<Fp8Sen143> {
-  static uint16_t code(Fp8Sen143 x) { return layout::float_to_sen169(layout::sen143_to_float(x.bits)); }
+  static uint16_t code(Fp8Sen143 x) {
+    return layout::float_to_sen169(layout::sen143_to_float(x.bits));
+  }
 };
 template <>
 struct CodeOf<Fp8Sen152> {
-  static uint16_t code(Fp8Sen152 x) { return layout::float_to_sen169(layout::sen152_to_float(x.bits)); }
+  static uint16_t code(Fp8Sen152 x) {
+    return layout::float_to_sen169(layout::sen152_to_float(x.bits));
+  }
 };
 
 /// Calls run with the view's base, typed.
@@ -54,7 +58,8 @@ void with_base(const MatrixView& view, Run run) {
 
 int64_t element(const MatrixView& view, int64_t i, int64_t k) {
   const int64_t offset = view.start + view.outer[i] + view.inner[k];
-  return view.digits == nullptr ? offset : layout::map_offset(view.digits, view.digit_count, offset);
+  return view.digits == nullptr ? offset
+                                : layout::map_offset(view.digits, view.digit_count, offset);
 }
 
 template <class T>
@@ -67,8 +72,8 @@ void pack_run(uint16_t* out, int64_t step, const T* from, int64_t n) {
 }
 
 template <class T>
-void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
-                   int64_t pitch) {
+void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count,
+               int64_t depth, int64_t pitch) {
   const bool affine = view.digits == nullptr;
   if (affine && view.outer_contiguous && !view.inner_contiguous) {
     for (int64_t k = 0; k < depth; ++k) {
@@ -80,18 +85,22 @@ void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t fir
     if (affine && view.inner_contiguous) {
       if (depth > 0) pack_run(row, 1, base + element(view, first + i, 0), depth);
     } else if (!affine || !view.outer_contiguous) {
-      for (int64_t k = 0; k < depth; ++k) row[k] = CodeOf<T>::code(base[element(view, first + i, k)]);
+      for (int64_t k = 0; k < depth; ++k)
+        row[k] = CodeOf<T>::code(base[element(view, first + i, k)]);
     }
     std::fill(row + depth, row + pitch, uint16_t{0});
   }
 }
 
-void pack_left(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch) {
-  with_base(view, [&](const auto* base) { pack_rows(out, base, view, first, count, depth, pitch); });
+void pack_left(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+               int64_t pitch) {
+  with_base(view,
+            [&](const auto* base) { pack_rows(out, base, view, first, count, depth, pitch); });
 }
 
 /// Rows of codes, count x pitch, as columns of pairs: 32-bit elements transposed.
-void transpose_pairs(uint16_t* out, const uint16_t* rows, int64_t count, int64_t pitch, int64_t width) {
+void transpose_pairs(uint16_t* out, const uint16_t* rows, int64_t count, int64_t pitch,
+                     int64_t width) {
   const auto* in = reinterpret_cast<const float*>(rows);
   auto* to = reinterpret_cast<float*>(out);
   const int64_t pairs = pitch / 2;
@@ -101,7 +110,8 @@ void transpose_pairs(uint16_t* out, const uint16_t* rows, int64_t count, int64_t
 #if defined(CPU_CAPABILITY_AVX512)
     if (i_count == 16) {
       for (; j0 + 16 <= pairs; j0 += 16) {
-        at::vec::transpose_mxn<float, 16, 16>(in + i0 * pairs + j0, pairs, to + j0 * width + i0, width);
+        at::vec::transpose_mxn<float, 16, 16>(in + i0 * pairs + j0, pairs, to + j0 * width + i0,
+                                              width);
       }
     }
 #endif
@@ -113,25 +123,29 @@ void transpose_pairs(uint16_t* out, const uint16_t* rows, int64_t count, int64_t
   }
 }
 
-/// Columns that are contiguous along the depth, as pairs: in blocks, so that rows and their transpose
-/// stay in the cache.
+/// Columns that are contiguous along the depth, as pairs: in blocks, so that rows and their
+/// transpose stay in the cache.
 template <class T>
-void pack_turned(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
-                     int64_t pitch, int64_t width) {
+void pack_turned(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count,
+                 int64_t depth, int64_t pitch, int64_t width) {
   constexpr int64_t kBlock = 128, kStrip = 16;
   alignas(64) uint16_t rows[kStrip * kBlock];
   for (int64_t i0 = 0; i0 < count; i0 += kStrip) {
     const int64_t i_count = std::min(kStrip, count - i0);
     for (int64_t k0 = 0; k0 < pitch; k0 += kBlock) {
-      const int64_t rows_pitch = std::min(kBlock, pitch - k0), block = std::clamp<int64_t>(depth - k0, 0, rows_pitch);
+      const int64_t rows_pitch = std::min(kBlock, pitch - k0),
+                    block = std::clamp<int64_t>(depth - k0, 0, rows_pitch);
       MatrixView part = view;
       part.inner += std::min(k0, depth);
-      // Runs are too short for the hardware to see where they lead: the next strip, and from the last one
-      // the next block of the depth.
+      // Runs are too short for the hardware to see where they lead: the next strip, and from the
+      // last one the next block of the depth.
       for (int64_t i = i0; i < i0 + i_count && block > 0; ++i) {
         const bool last = i + kStrip >= count;
-        const T* next = base + element(part, first + (last ? (i + kStrip) % count : i + kStrip), 0) + (last ? depth : 0);
-        for (int64_t k = 0; k < block; k += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(next + k, 0, 2);
+        const T* next = base +
+                        element(part, first + (last ? (i + kStrip) % count : i + kStrip), 0) +
+                        (last ? depth : 0);
+        for (int64_t k = 0; k < block; k += 64 / static_cast<int64_t>(sizeof(T)))
+          __builtin_prefetch(next + k, 0, 2);
       }
       pack_rows(rows, base, part, first + i0, i_count, block, rows_pitch);
       transpose_pairs(out + k0 * width + i0 * 2, rows, i_count, rows_pitch, width);
@@ -149,8 +163,8 @@ void pack_pair(uint16_t* out, const T* even, const T* odd, int64_t n) {
 }
 
 template <class T>
-void pack_columns(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
-                      int64_t pitch, int64_t width, bool pairs) {
+void pack_columns(uint16_t* out, const T* base, const MatrixView& view, int64_t first,
+                  int64_t count, int64_t depth, int64_t pitch, int64_t width, bool pairs) {
   const bool affine = view.digits == nullptr;
   if (pairs && affine && view.inner_contiguous) {
     pack_turned(out, base, view, first, count, depth, pitch, width);
@@ -159,7 +173,8 @@ void pack_columns(uint16_t* out, const T* base, const MatrixView& view, int64_t 
   int64_t k = 0;
   if (pairs && affine && view.outer_contiguous) {
     for (; k + 2 <= depth; k += 2) {
-      pack_pair(out + k * width, base + element(view, first, k), base + element(view, first, k + 1), count);
+      pack_pair(out + k * width, base + element(view, first, k), base + element(view, first, k + 1),
+                count);
     }
   }
   for (; k < depth; ++k) {
@@ -168,15 +183,18 @@ void pack_columns(uint16_t* out, const T* base, const MatrixView& view, int64_t 
     if (affine && view.outer_contiguous) {
       pack_run(row, step, base + element(view, first, k), count);
     } else {
-      for (int64_t i = 0; i < count; ++i) row[i * step] = CodeOf<T>::code(base[element(view, first + i, k)]);
+      for (int64_t i = 0; i < count; ++i)
+        row[i * step] = CodeOf<T>::code(base[element(view, first + i, k)]);
     }
   }
 }
 
-void pack_right(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth, int64_t pitch,
-                int64_t width, bool pairs) {
+void pack_right(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+                int64_t pitch, int64_t width, bool pairs) {
   if (count < width || depth < pitch) std::fill_n(out, pitch * width, uint16_t{0});
-  with_base(view, [&](const auto* base) { pack_columns(out, base, view, first, count, depth, pitch, width, pairs); });
+  with_base(view, [&](const auto* base) {
+    pack_columns(out, base, view, first, count, depth, pitch, width, pairs);
+  });
 }
 
 // IEEE half has 5 exponent bits with bias 15: its normal numbers are SEN169 exponents 17 to 46.
@@ -207,7 +225,8 @@ void magnitude_range(const uint16_t* codes, int64_t n, int* high, int* low) {
 bool codes_to_half(uint16_t* codes, int64_t n, int* scale) {
   int high = 0, low = 0;
   magnitude_range(codes, n, &high, &low);
-  const int room = (kHalfEnd - 1 - high) >= 0 ? (kHalfEnd - 1 - high) / kBinade : -((high - kHalfEnd) / kBinade + 1);
+  const int room = (kHalfEnd - 1 - high) >= 0 ? (kHalfEnd - 1 - high) / kBinade
+                                              : -((high - kHalfEnd) / kBinade + 1);
   const int steps = room >= 0 ? room / kScaleStep : -((-room + kScaleStep - 1) / kScaleStep);
   *scale = std::min(steps * kScaleStep, kScaleMost);
   if (high == 0x7FFF || low + *scale * kBinade < kHalfLow) return false;
@@ -229,8 +248,9 @@ void half_to_codes(uint16_t* to, const uint16_t* half, int64_t n, int scale) {
   }
 }
 
-// The high part is the nearest bfloat16; what is left has at most two significant bits, so the low part is
-// exact, and low * low is below 2^-16 of a product and of either sign. NaN comes out as NaN.
+// The high part is the nearest bfloat16; what is left has at most two significant bits, so the low
+// part is exact, and low * low is below 2^-16 of a product and of either sign. NaN comes out as
+// NaN.
 void codes_to_bf16(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const float value = layout::sen169_to_float(codes[i]);
@@ -247,11 +267,12 @@ void codes_to_f32(float* to, const uint16_t* codes, int64_t n) {
 // --- fp32 products -------------------------------------------------------------------------------
 
 template <int kRows, int kVectors>
-void gemm_tile(int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc,
-               bool add) {
+void gemm_tile(int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
+               int64_t ldc, bool add) {
   V acc[kRows][kVectors];
   for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kVectors; ++j) acc[i][j] = add ? V::loadu(c + i * ldc + j * kWidth) : V(0.0f);
+    for (int j = 0; j < kVectors; ++j)
+      acc[i][j] = add ? V::loadu(c + i * ldc + j * kWidth) : V(0.0f);
   }
   for (int64_t p = 0; p < k; ++p) {
     V right[kVectors];
@@ -266,17 +287,20 @@ void gemm_tile(int64_t k, const float* a, int64_t lda, const float* b, int64_t l
   }
 }
 
-void gemm_f32(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
-              int64_t ldc, bool add) {
+void gemm_f32(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
+              int64_t ldb, float* c, int64_t ldc, bool add) {
   constexpr int kVectors = 16 / kWidth > 1 ? 16 / kWidth : 1;
   for (int64_t j = 0; j < n; j += 16) {
     int64_t i = 0;
-    for (; i + 8 <= m; i += 8) gemm_tile<8, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, add);
-    for (; i < m; ++i) gemm_tile<1, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, add);
+    for (; i + 8 <= m; i += 8)
+      gemm_tile<8, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, add);
+    for (; i < m; ++i)
+      gemm_tile<1, kVectors>(k, a + i * lda, lda, b + j, ldb, c + i * ldc + j, ldc, add);
   }
 }
 
-// --- few rows: the right operand is read in place ----------------------------------------------------
+// --- few rows: the right operand is read in place
+// ----------------------------------------------------
 
 using U16 = uint16_t __attribute__((vector_size(2 * kWidth)));
 using U32 = uint32_t __attribute__((vector_size(4 * kWidth)));
@@ -297,7 +321,8 @@ V decode(const uint16_t* from) {
 
 V decode(const float* from) {
   float lanes[kWidth];
-  for (int64_t i = 0; i < kWidth; ++i) lanes[i] = layout::sen169_to_float(layout::float_to_sen169(from[i]));
+  for (int64_t i = 0; i < kWidth; ++i)
+    lanes[i] = layout::sen169_to_float(layout::float_to_sen169(from[i]));
   return V::loadu(lanes);
 }
 
@@ -315,8 +340,8 @@ float sum_lanes(V v) {
 
 /// Depth runs along memory: dot products of kC columns at a time, each in kUnroll independent sums.
 template <int kM, int kC, class T>
-void gemv_along_columns(float* out, int64_t pitch, const float* x, const T* base, const MatrixView& view, int64_t first,
-                        int64_t depth) {
+void gemv_along_columns(float* out, int64_t pitch, const float* x, const T* base,
+                        const MatrixView& view, int64_t first, int64_t depth) {
   constexpr int kUnroll = kM * kC == 1 ? 4 : kM * kC <= 8 ? 2 : 1;
   const T* column[kC];
   for (int j = 0; j < kC; ++j) column[j] = base + element(view, first + j, 0);
@@ -352,19 +377,20 @@ void gemv_along_columns(float* out, int64_t pitch, const float* x, const T* base
 }
 
 template <int kM, class T>
-void gemv_along(float* out, int64_t pitch, const float* x, const T* base, const MatrixView& view, int64_t first,
-                int64_t count, int64_t depth) {
+void gemv_along(float* out, int64_t pitch, const float* x, const T* base, const MatrixView& view,
+                int64_t first, int64_t count, int64_t depth) {
   constexpr int kC = kM == 1 ? 1 : 2;
   int64_t j = 0;
-  for (; j + kC <= count; j += kC) gemv_along_columns<kM, kC>(out + j, pitch, x, base, view, first + j, depth);
+  for (; j + kC <= count; j += kC)
+    gemv_along_columns<kM, kC>(out + j, pitch, x, base, view, first + j, depth);
   for (; j < count; ++j) gemv_along_columns<kM, 1>(out + j, pitch, x, base, view, first + j, depth);
 }
 
-/// Columns run along memory: rows of the operand are added up, kDepth of them at a time, so that every
-/// row is read in long runs.
+/// Columns run along memory: rows of the operand are added up, kDepth of them at a time, so that
+/// every row is read in long runs.
 template <int kM, class T>
-void gemv_across(float* out, int64_t pitch, const float* x, const T* base, const MatrixView& view, int64_t first,
-                 int64_t count, int64_t depth) {
+void gemv_across(float* out, int64_t pitch, const float* x, const T* base, const MatrixView& view,
+                 int64_t first, int64_t count, int64_t depth) {
   constexpr int64_t kDepth = kM <= 2 ? 8 : 4;
   for (int i = 0; i < kM; ++i) std::fill_n(out + i * pitch, count, 0.0f);
   for (int64_t k0 = 0; k0 < depth; k0 += kDepth) {
@@ -383,25 +409,30 @@ void gemv_across(float* out, int64_t pitch, const float* x, const T* base, const
     }
     for (; j < count; ++j) {
       for (int64_t k = 0; k < k_count; ++k) {
-        for (int i = 0; i < kM; ++i) out[i * pitch + j] += decode_one(row[k][j]) * x[i * depth + k0 + k];
+        for (int i = 0; i < kM; ++i)
+          out[i * pitch + j] += decode_one(row[k][j]) * x[i * depth + k0 + k];
       }
     }
   }
 }
 
 template <int kM>
-void gemv_rows(float* out, int64_t pitch, const float* x, const MatrixView& view, int64_t first, int64_t count,
-               int64_t depth) {
+void gemv_rows(float* out, int64_t pitch, const float* x, const MatrixView& view, int64_t first,
+               int64_t count, int64_t depth) {
   auto run = [&](const auto* base) {
-    if (view.inner_contiguous) gemv_along<kM>(out, pitch, x, base, view, first, count, depth);
-    else gemv_across<kM>(out, pitch, x, base, view, first, count, depth);
+    if (view.inner_contiguous)
+      gemv_along<kM>(out, pitch, x, base, view, first, count, depth);
+    else
+      gemv_across<kM>(out, pitch, x, base, view, first, count, depth);
   };
-  if (view.codec == Codec::kFp32) run(static_cast<const float*>(view.base));
-  else run(static_cast<const uint16_t*>(view.base));
+  if (view.codec == Codec::kFp32)
+    run(static_cast<const float*>(view.base));
+  else
+    run(static_cast<const uint16_t*>(view.base));
 }
 
-void gemv(float* out, int64_t pitch, const float* x, int64_t m, const MatrixView& view, int64_t first, int64_t count,
-          int64_t depth) {
+void gemv(float* out, int64_t pitch, const float* x, int64_t m, const MatrixView& view,
+          int64_t first, int64_t count, int64_t depth) {
   using Fn = void (*)(float*, int64_t, const float*, const MatrixView&, int64_t, int64_t, int64_t);
   static constexpr Fn kRun[kMaxGemvRows] = {gemv_rows<1>, gemv_rows<2>, gemv_rows<3>, gemv_rows<4>,
                                             gemv_rows<5>, gemv_rows<6>, gemv_rows<7>, gemv_rows<8>};

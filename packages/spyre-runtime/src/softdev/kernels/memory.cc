@@ -57,8 +57,8 @@ using Int32 = Integer<int32_t>;
 using Int64 = Integer<int64_t>;
 using UInt8 = Integer<uint32_t, uint8_t>;
 
-/// Decodes a run, and fetches what lies `ahead` of it: blocks come too short for the hardware to see where
-/// they lead.
+/// Decodes a run, and fetches what lies `ahead` of it: blocks come too short for the hardware to
+/// see where they lead.
 template <class C>
 void load_run(typename C::R* lanes, const typename C::S* memory, int64_t n, int64_t ahead) {
   constexpr int64_t kLine = 64 / sizeof(typename C::S);
@@ -94,7 +94,8 @@ inline void transpose_square(float* to, int64_t to_pitch, const float* from, int
 #endif
 }
 
-/// Loads a grid that is contiguous along its rows' direction: decodes runs of a strip, then turns it.
+/// Loads a grid that is contiguous along its rows' direction: decodes runs of a strip, then turns
+/// it.
 template <class C>
 void load_turned(typename C::R* lanes, const typename C::S* memory, const Grid& g) {
   if constexpr (std::is_same_v<typename C::R, float>) {
@@ -124,13 +125,16 @@ void load_turned(typename C::R* lanes, const typename C::S* memory, const Grid& 
     }
   } else {
     for (int64_t c = 0; c < g.cols; ++c) {
-      for (int64_t r = 0; r < g.rows; ++r) lanes[r * g.cols + c] = C::decode(memory[c * g.col_stride + r]);
+      for (int64_t r = 0; r < g.rows; ++r)
+        lanes[r * g.cols + c] = C::decode(memory[c * g.col_stride + r]);
     }
   }
 }
 
 /// Whether memory is walked better row by row inside columns.
-bool is_transposed(const Grid& g) { return g.rows > 1 && std::abs(g.row_stride) < std::abs(g.col_stride); }
+bool is_transposed(const Grid& g) {
+  return g.rows > 1 && std::abs(g.row_stride) < std::abs(g.col_stride);
+}
 
 template <class C>
 void load(void* to, const void* from, const Grid& g) {

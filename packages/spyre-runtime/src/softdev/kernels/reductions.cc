@@ -12,8 +12,8 @@ namespace {
 
 using V = at::vec::Vectorized<float>;
 
-/// Adds `x` to the accumulator and keeps what the addition lost in `*error`, so that a sum over many
-/// blocks is as good as one over few. An infinite sum has no error to keep.
+/// Adds `x` to the accumulator and keeps what the addition lost in `*error`, so that a sum over
+/// many blocks is as good as one over few. An infinite sum has no error to keep.
 inline void add_compensated(float* acc, float* error, float x) {
   const float y = x - *error;
   const float sum = *acc + y;
@@ -52,8 +52,8 @@ struct Min {
   static float apply(float a, float b) { return a != a || a < b ? a : b; }
 };
 
-/// One row: four vector accumulators over whole vectors, then a tree over them and over their lanes,
-/// then the tail in order.
+/// One row: four vector accumulators over whole vectors, then a tree over them and over their
+/// lanes, then the tail in order.
 template <class Op>
 float reduce_run(const float* x, int64_t n) {
   constexpr int64_t kWidth = V::size();
@@ -80,33 +80,41 @@ float reduce_run(const float* x, int64_t n) {
 }
 
 template <class Op>
-void rows_float(void* acc, void* aux, const void* lanes, int64_t rows, int64_t cols, const Positions&) {
+void rows_float(void* acc, void* aux, const void* lanes, int64_t rows, int64_t cols,
+                const Positions&) {
   auto* a = static_cast<float*>(acc);
   auto* error = static_cast<float*>(aux);
   const auto* x = static_cast<const float*>(lanes);
   for (int64_t r = 0; r < rows; ++r) {
     const float value = reduce_run<Op>(x + r * cols, cols);
-    if constexpr (std::is_same_v<Op, Sum>) add_compensated(a + r, error + r, value);
-    else a[r] = Op::apply(a[r], value);
+    if constexpr (std::is_same_v<Op, Sum>)
+      add_compensated(a + r, error + r, value);
+    else
+      a[r] = Op::apply(a[r], value);
   }
 }
 
 template <class Op>
-void cols_float(void* acc, void* aux, const void* lanes, int64_t rows, int64_t cols, const Positions&) {
+void cols_float(void* acc, void* aux, const void* lanes, int64_t rows, int64_t cols,
+                const Positions&) {
   auto* a = static_cast<float*>(acc);
   auto* error = static_cast<float*>(aux);
   const auto* x = static_cast<const float*>(lanes);
   if (rows == 0) return;
   auto combine = [&](int64_t c, float value) {
-    if constexpr (std::is_same_v<Op, Sum>) add_compensated(a + c, error + c, value);
-    else a[c] = Op::apply(a[c], value);
+    if constexpr (std::is_same_v<Op, Sum>)
+      add_compensated(a + c, error + c, value);
+    else
+      a[c] = Op::apply(a[c], value);
   };
   int64_t c = 0;
   for (; c + V::size() <= cols; c += V::size()) {
     V value = V::loadu(x + c);
     for (int64_t r = 1; r < rows; ++r) value = Op::apply(value, V::loadu(x + r * cols + c));
-    if constexpr (std::is_same_v<Op, Sum>) add_compensated(a + c, error + c, value);
-    else Op::apply(V::loadu(a + c), value).store(a + c);
+    if constexpr (std::is_same_v<Op, Sum>)
+      add_compensated(a + c, error + c, value);
+    else
+      Op::apply(V::loadu(a + c), value).store(a + c);
   }
   for (; c < cols; ++c) {
     float value = x[c];
@@ -116,13 +124,31 @@ void cols_float(void* acc, void* aux, const void* lanes, int64_t rows, int64_t c
 }
 
 // Truth and integer reductions are exact, so any order will do.
-struct SumI { static int64_t apply(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); } };
-struct ProdI { static int64_t apply(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); } };
-struct MaxI { static int64_t apply(int64_t a, int64_t b) { return a > b ? a : b; } };
-struct MinI { static int64_t apply(int64_t a, int64_t b) { return a < b ? a : b; } };
-struct XorI { static int64_t apply(int64_t a, int64_t b) { return a ^ b; } };
-struct Any { static float apply(float a, float b) { return a > b ? a : b; } };
-struct All { static float apply(float a, float b) { return a < b ? a : b; } };
+struct SumI {
+  static int64_t apply(int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  }
+};
+struct ProdI {
+  static int64_t apply(int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  }
+};
+struct MaxI {
+  static int64_t apply(int64_t a, int64_t b) { return a > b ? a : b; }
+};
+struct MinI {
+  static int64_t apply(int64_t a, int64_t b) { return a < b ? a : b; }
+};
+struct XorI {
+  static int64_t apply(int64_t a, int64_t b) { return a ^ b; }
+};
+struct Any {
+  static float apply(float a, float b) { return a > b ? a : b; }
+};
+struct All {
+  static float apply(float a, float b) { return a < b ? a : b; }
+};
 
 template <class T, class Op>
 void rows_exact(void* acc, void*, const void* lanes, int64_t rows, int64_t cols, const Positions&) {

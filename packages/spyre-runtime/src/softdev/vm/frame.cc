@@ -23,17 +23,21 @@ const T& lane(const std::byte* base, Shape shape, int64_t cols, int64_t r, int64
 }
 
 template <class T>
-void expand_lanes(std::byte* to, const std::byte* from, Shape shape, Shape wide, int64_t rows, int64_t cols) {
+void expand_lanes(std::byte* to, const std::byte* from, Shape shape, Shape wide, int64_t rows,
+                  int64_t cols) {
   auto* out = reinterpret_cast<T*>(to);
   const int64_t r_count = (wide & kRows) ? rows : 1, c_count = (wide & kCols) ? cols : 1;
   for (int64_t r = 0; r < r_count; ++r, out += c_count) {
-    if (shape == kCols) std::memcpy(out, from, static_cast<size_t>(c_count) * sizeof(T));
-    else std::fill_n(out, c_count, lane<T>(from, shape, cols, r, 0));
+    if (shape == kCols)
+      std::memcpy(out, from, static_cast<size_t>(c_count) * sizeof(T));
+    else
+      std::fill_n(out, c_count, lane<T>(from, shape, cols, r, 0));
   }
 }
 
 [[noreturn]] void fail_index(int64_t index, int64_t size) {
-  throw IndexOutOfRange("index " + std::to_string(index) + " is out of range for a size of " + std::to_string(size));
+  throw IndexOutOfRange("index " + std::to_string(index) + " is out of range for a size of " +
+                        std::to_string(size));
 }
 
 }  // namespace
@@ -76,9 +80,11 @@ void Odometer::set_block(Frame& frame) const {
   const program::BoundStage& stage = *frame.plan().stage;
   for (size_t d = 0; d < dims_.size(); ++d) {
     if (dims_[d].kind == Dim::Kind::kRowTiles) {
-      frame.rows = std::min(stage.block_rows, frame.plan().row_extent - index_[d] * stage.block_rows);
+      frame.rows =
+          std::min(stage.block_rows, frame.plan().row_extent - index_[d] * stage.block_rows);
     } else if (dims_[d].kind == Dim::Kind::kColTiles) {
-      frame.cols = std::min(stage.block_lanes, frame.plan().col_extent - index_[d] * stage.block_lanes);
+      frame.cols =
+          std::min(stage.block_lanes, frame.plan().col_extent - index_[d] * stage.block_lanes);
     }
   }
 }
@@ -91,8 +97,10 @@ Frame::Frame(const StagePlan& plan, std::byte* arena, void* const* buffers)
   for (const AccessPlan& a : plan.accesses) base.push_back(a.offset);
   current = base;
   for (const Constant& c : plan.constants) {
-    if (c.bytes == 4) std::memcpy(arena + c.offset, &c.f, sizeof c.f);
-    else std::memcpy(arena + c.offset, &c.i, sizeof c.i);
+    if (c.bytes == 4)
+      std::memcpy(arena + c.offset, &c.f, sizeof c.f);
+    else
+      std::memcpy(arena + c.offset, &c.i, sizeof c.i);
   }
 }
 
@@ -140,7 +148,8 @@ void Frame::sequence(const Step& s) {
   const AccessPlan& a = plan_.accesses[static_cast<size_t>(s.access)];
   auto* out = reinterpret_cast<int64_t*>(at(s.dst.offset));
   const int64_t first = current[static_cast<size_t>(s.access)];
-  const int64_t r_count = (s.dst.shape & kRows) ? rows : 1, c_count = (s.dst.shape & kCols) ? cols : 1;
+  const int64_t r_count = (s.dst.shape & kRows) ? rows : 1,
+                c_count = (s.dst.shape & kCols) ? cols : 1;
   for (int64_t r = 0; r < r_count; ++r) {
     for (int64_t c = 0; c < c_count; ++c) *out++ = first + r * a.row_stride + c * a.col_stride;
   }
@@ -155,20 +164,23 @@ void Frame::reduce(const Step& s) {
     positions = {current[static_cast<size_t>(s.access)], a.row_stride, a.col_stride};
   }
   const Shape shape = s.args[0].shape;
-  run(at(s.acc), at(s.aux), at(s.args[0].offset), (shape & kRows) ? rows : 1, (shape & kCols) ? cols : 1, positions);
+  run(at(s.acc), at(s.aux), at(s.args[0].offset), (shape & kRows) ? rows : 1,
+      (shape & kCols) ? cols : 1, positions);
 }
 
 void Frame::check(const Step& s) {
   const auto* in = reinterpret_cast<const int64_t*>(at(s.args[0].offset));
   auto* out = reinterpret_cast<int64_t*>(at(s.dst.offset));
-  const int64_t r_count = (s.dst.shape & kRows) ? rows : 1, c_count = (s.dst.shape & kCols) ? cols : 1;
+  const int64_t r_count = (s.dst.shape & kRows) ? rows : 1,
+                c_count = (s.dst.shape & kCols) ? cols : 1;
   for (int64_t r = 0, i = 0; r < r_count; ++r) {
     for (int64_t c = 0; c < c_count; ++c, ++i) {
       const int64_t given = in[i];
       int64_t index = given;
       if (s.wrap && index < 0) index += s.imm;
       if (index < 0 || index >= s.imm) {
-        const bool counts = !s.masked || lane<float>(at(s.predicate.offset), s.predicate.shape, cols, r, c) != 0;
+        const bool counts =
+            !s.masked || lane<float>(at(s.predicate.offset), s.predicate.shape, cols, r, c) != 0;
         if (counts) fail_index(given, s.imm);
       }
       out[i] = index;
@@ -179,21 +191,25 @@ void Frame::check(const Step& s) {
 void Frame::load(const Step& s) {
   if (s.indexed || s.masked) return load_guarded(s);
   const AccessPlan& a = plan_.accesses[static_cast<size_t>(s.access)];
-  const auto* memory = static_cast<const std::byte*>(buffers_[a.buffer]) + current[static_cast<size_t>(s.access)] * a.bytes;
-  const Grid grid{(s.dst.shape & kRows) ? rows : 1, a.row_stride, (s.dst.shape & kCols) ? cols : 1, a.col_stride,
-                  a.ahead};
+  const auto* memory = static_cast<const std::byte*>(buffers_[a.buffer]) +
+                       current[static_cast<size_t>(s.access)] * a.bytes;
+  const Grid grid{(s.dst.shape & kRows) ? rows : 1, a.row_stride, (s.dst.shape & kCols) ? cols : 1,
+                  a.col_stride, a.ahead};
   kernels().load[static_cast<size_t>(a.codec)](at(s.dst.offset), memory, grid);
 }
 
 void Frame::store(const Step& s) {
   if (s.indexed || s.masked || s.op == Op::store_add) return store_guarded(s);
   const AccessPlan& a = plan_.accesses[static_cast<size_t>(s.access)];
-  auto* memory = static_cast<std::byte*>(buffers_[a.buffer]) + current[static_cast<size_t>(s.access)] * a.bytes;
-  const Grid grid{(s.dst.shape & kRows) ? rows : 1, a.row_stride, (s.dst.shape & kCols) ? cols : 1, a.col_stride};
+  auto* memory = static_cast<std::byte*>(buffers_[a.buffer]) +
+                 current[static_cast<size_t>(s.access)] * a.bytes;
+  const Grid grid{(s.dst.shape & kRows) ? rows : 1, a.row_stride, (s.dst.shape & kCols) ? cols : 1,
+                  a.col_stride};
   kernels().store[static_cast<size_t>(a.codec)](memory, at(s.args[0].offset), grid);
 }
 
-// --- gathers, scatters and predicates --------------------------------------------------------------
+// --- gathers, scatters and predicates
+// --------------------------------------------------------------
 
 /// `host` as a device offset, if it lies in the buffer.
 int64_t Frame::checked(const AccessPlan& a, int64_t host) const {
@@ -201,7 +217,8 @@ int64_t Frame::checked(const AccessPlan& a, int64_t host) const {
   return layout::map_offset(a.digits.data(), a.digits.size(), host);
 }
 
-/// Calls visit(row, first lane, lane count) for every maximal run of lanes that the predicate lets pass.
+/// Calls visit(row, first lane, lane count) for every maximal run of lanes that the predicate lets
+/// pass.
 template <class Visit>
 void Frame::visit_guarded(const Step& s, int64_t row_count, int64_t col_count, Visit visit) {
   for (int64_t r = 0; r < row_count; ++r) {
@@ -209,7 +226,9 @@ void Frame::visit_guarded(const Step& s, int64_t row_count, int64_t col_count, V
       visit(r, int64_t{0}, col_count);
       continue;
     }
-    auto passes = [&](int64_t c) { return lane<float>(at(s.predicate.offset), s.predicate.shape, cols, r, c) != 0; };
+    auto passes = [&](int64_t c) {
+      return lane<float>(at(s.predicate.offset), s.predicate.shape, cols, r, c) != 0;
+    };
     for (int64_t c = 0; c < col_count;) {
       if (!passes(c)) {
         ++c;
@@ -222,12 +241,13 @@ void Frame::visit_guarded(const Step& s, int64_t row_count, int64_t col_count, V
   }
 }
 
-/// Calls visit(device offset, first lane, lane count, device stride) for pieces of a run of lanes that lie
-/// evenly on the device, after checking that they lie in the buffer.
+/// Calls visit(device offset, first lane, lane count, device stride) for pieces of a run of lanes
+/// that lie evenly on the device, after checking that they lie in the buffer.
 template <class Visit>
 void Frame::visit_lanes(const Step& s, int64_t row, int64_t first, int64_t count, Visit visit) {
   const AccessPlan& a = plan_.accesses[static_cast<size_t>(s.access)];
-  const int64_t start = current[static_cast<size_t>(s.access)] + row * a.row_stride + first * a.col_stride;
+  const int64_t start =
+      current[static_cast<size_t>(s.access)] + row * a.row_stride + first * a.col_stride;
   if (!a.indexed) {
     visit(start, first, count, a.col_stride);
     return;
@@ -238,14 +258,17 @@ void Frame::visit_lanes(const Step& s, int64_t row, int64_t first, int64_t count
   };
   auto host = [&](int64_t c) {
     int64_t h = 0;
-    if (__builtin_add_overflow(start + (c - first) * a.col_stride, index(c), &h)) fail_index(index(c), a.host_elements);
+    if (__builtin_add_overflow(start + (c - first) * a.col_stride, index(c), &h))
+      fail_index(index(c), a.host_elements);
     return h;
   };
   if (varies) {
-    for (int64_t c = first; c < first + count; ++c) visit(checked(a, host(c)), c, int64_t{1}, int64_t{1});
+    for (int64_t c = first; c < first + count; ++c)
+      visit(checked(a, host(c)), c, int64_t{1}, int64_t{1});
     return;
   }
-  // One index for the run: host offsets are even, and device offsets too up to where a digit carries.
+  // One index for the run: host offsets are even, and device offsets too up to where a digit
+  // carries.
   int64_t c = first;
   while (c < first + count) {
     const int64_t h = host(c);
@@ -261,7 +284,8 @@ void Frame::visit_lanes(const Step& s, int64_t row, int64_t first, int64_t count
       if (k + 1 < a.digits.size()) room = std::min(room, last.divisor - 1 - left);
     }
     int64_t piece = 1;
-    if (a.col_stride == 0) piece = first + count - c;
+    if (a.col_stride == 0)
+      piece = first + count - c;
     else if (a.col_stride > 0 && a.col_stride % last.divisor == 0) {
       piece = std::min(room / a.col_stride + 1, first + count - c);
     }
@@ -273,7 +297,8 @@ void Frame::visit_lanes(const Step& s, int64_t row, int64_t first, int64_t count
 
 void Frame::load_guarded(const Step& s) {
   const AccessPlan& a = plan_.accesses[static_cast<size_t>(s.access)];
-  const int64_t r_count = (s.dst.shape & kRows) ? rows : 1, c_count = (s.dst.shape & kCols) ? cols : 1;
+  const int64_t r_count = (s.dst.shape & kRows) ? rows : 1,
+                c_count = (s.dst.shape & kCols) ? cols : 1;
   std::byte* out = at(s.dst.offset);
   const auto* memory = static_cast<const std::byte*>(buffers_[a.buffer]);
   const LoadFn run = kernels().load[static_cast<size_t>(a.codec)];
@@ -288,22 +313,25 @@ void Frame::load_guarded(const Step& s) {
 
 void Frame::store_guarded(const Step& s) {
   const AccessPlan& a = plan_.accesses[static_cast<size_t>(s.access)];
-  const int64_t r_count = (s.dst.shape & kRows) ? rows : 1, c_count = (s.dst.shape & kCols) ? cols : 1;
+  const int64_t r_count = (s.dst.shape & kRows) ? rows : 1,
+                c_count = (s.dst.shape & kCols) ? cols : 1;
   std::byte* in = at(s.args[0].offset);
   auto* memory = static_cast<std::byte*>(buffers_[a.buffer]);
   const StoreFn run = kernels().store[static_cast<size_t>(a.codec)];
   visit_guarded(s, r_count, c_count, [&](int64_t r, int64_t first, int64_t count) {
     visit_lanes(s, r, first, count, [&](int64_t device, int64_t c, int64_t n, int64_t stride) {
       std::byte* lanes = in + (r * c_count + c) * s.bytes;
-      if (s.op == Op::store_add) store_add(s, a, memory + device * a.bytes, lanes, stride, n);
-      else run(memory + device * a.bytes, lanes, Grid{1, 0, n, stride});
+      if (s.op == Op::store_add)
+        store_add(s, a, memory + device * a.bytes, lanes, stride, n);
+      else
+        run(memory + device * a.bytes, lanes, Grid{1, 0, n, stride});
     });
   });
 }
 
 /// Adds lane by lane, in order: several may meet at one address.
-void Frame::store_add(const Step& s, const AccessPlan& a, std::byte* memory, std::byte* lanes, int64_t stride,
-                      int64_t count) {
+void Frame::store_add(const Step& s, const AccessPlan& a, std::byte* memory, std::byte* lanes,
+                      int64_t stride, int64_t count) {
   const LoadFn read = kernels().load[static_cast<size_t>(a.codec)];
   const StoreFn write = kernels().store[static_cast<size_t>(a.codec)];
   for (int64_t i = 0; i < count; ++i, memory += stride * a.bytes, lanes += s.bytes) {
@@ -316,7 +344,8 @@ void Frame::store_add(const Step& s, const AccessPlan& a, std::byte* memory, std
     } else {
       int64_t old = 0;
       read(&old, memory, one);
-      old = static_cast<int64_t>(static_cast<uint64_t>(old) + *reinterpret_cast<const uint64_t*>(lanes));
+      old = static_cast<int64_t>(static_cast<uint64_t>(old) +
+                                 *reinterpret_cast<const uint64_t*>(lanes));
       write(memory, &old, one);
     }
   }
@@ -360,8 +389,8 @@ void combine_accumulators(const Step& s, std::byte* into, const std::byte* from,
   for (int64_t l = 0; l < lanes; ++l) {
     const int64_t at = reinterpret_cast<const int64_t*>(from + s.aux)[l];
     if (at < 0) continue;
-    kernels().reduce_cols[op](into + s.acc + l * s.bytes, into + s.aux + l * 8, from + s.acc + l * s.bytes, 1, 1,
-                              {at, 0, 0});
+    kernels().reduce_cols[op](into + s.acc + l * s.bytes, into + s.aux + l * 8,
+                              from + s.acc + l * s.bytes, 1, 1, {at, 0, 0});
   }
 }
 

@@ -41,7 +41,9 @@ class Frame {
   std::vector<int64_t> current;  ///< the same with the reduce position
 
  private:
-  int64_t lanes(Shape shape) const { return ((shape & kRows) ? rows : 1) * ((shape & kCols) ? cols : 1); }
+  int64_t lanes(Shape shape) const {
+    return ((shape & kRows) ? rows : 1) * ((shape & kCols) ? cols : 1);
+  }
   void map(const Step& s);
   void expand(const Step& s);
   void load(const Step& s);
@@ -55,7 +57,8 @@ class Frame {
   void visit_lanes(const Step& s, int64_t row, int64_t first, int64_t count, Visit visit);
   void load_guarded(const Step& s);
   void store_guarded(const Step& s);
-  void store_add(const Step& s, const AccessPlan& a, std::byte* memory, std::byte* lanes, int64_t stride, int64_t count);
+  void store_add(const Step& s, const AccessPlan& a, std::byte* memory, std::byte* lanes,
+                 int64_t stride, int64_t count);
   int64_t checked(const AccessPlan& a, int64_t host) const;
 
   const StagePlan& plan_;

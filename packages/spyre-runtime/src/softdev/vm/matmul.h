@@ -11,9 +11,9 @@ namespace spyre::softdev {
 
 /// A matrix product with its epilogue, prepared from a stage with the matmul schedule.
 ///
-/// Loops fall into rows (walked by the left operand alone), columns (by the right operand alone), the
-/// depth (reduce loops), and batches (the others). Any strides will do: operands are read through tables
-/// of offsets along rows, columns and depth.
+/// Loops fall into rows (walked by the left operand alone), columns (by the right operand alone),
+/// the depth (reduce loops), and batches (the others). Any strides will do: operands are read
+/// through tables of offsets along rows, columns and depth.
 class Matmul {
  public:
   explicit Matmul(const StagePlan& plan);

@@ -49,7 +49,10 @@ double lane_cost(Op op) {
     case Op::add:
     case Op::sub:
     case Op::mul: return 0.06;
-    default: return program::op_info(op).result == program::Type::F && program::op_info(op).arity == 1 ? 1.0 : 0.2;
+    default:
+      return program::op_info(op).result == program::Type::F && program::op_info(op).arity == 1
+                 ? 1.0
+                 : 0.2;
   }
 }
 
@@ -59,15 +62,16 @@ struct Value {
   uint8_t bytes = 4;
   int first = 0, last = 0;  // positions of the step that defines it and the last that reads it
   int birth_phase = 0;      // -1: constant
-  // Lane i is written after lane i of every operand is read, and operands have lanes of this size: the
-  // step may write over an operand that dies with it.
+  // Lane i is written after lane i of every operand is read, and operands have lanes of this size:
+  // the step may write over an operand that dies with it.
   bool in_place = false;
   uint32_t offset = 0;
 };
 
 class Planner {
  public:
-  Planner(const BoundProgram& program, const BoundStage& stage) : program_(program), stage_(stage) {}
+  Planner(const BoundProgram& program, const BoundStage& stage)
+      : program_(program), stage_(stage) {}
 
   StagePlan run() {
     plan_.stage = &stage_;
@@ -112,17 +116,20 @@ class Planner {
   }
 
   void plan_dims() {
-    // The loops that a block covers go innermost, as tiles; a loop of one tile is no direction at all.
+    // The loops that a block covers go innermost, as tiles; a loop of one tile is no direction at
+    // all.
     for (size_t l = 0; l < stage_.loops.size(); ++l) {
       const auto loop = static_cast<int32_t>(l);
       if (loop == stage_.lane_loop || loop == stage_.row_loop) continue;
-      add_dim(stage_.loops[l].reduce ? plan_.inner : plan_.outer, Dim::Kind::kLoop, stage_.loops[l].extent, l, 1);
+      add_dim(stage_.loops[l].reduce ? plan_.inner : plan_.outer, Dim::Kind::kLoop,
+              stage_.loops[l].extent, l, 1);
     }
     auto tiles = [&](int32_t loop, int64_t block, Dim::Kind kind, int64_t* extent) {
       if (loop < 0) return;
       const auto l = static_cast<size_t>(loop);
       *extent = stage_.loops[l].extent;
-      add_dim(stage_.loops[l].reduce ? plan_.inner : plan_.outer, kind, (*extent + block - 1) / block, l, block);
+      add_dim(stage_.loops[l].reduce ? plan_.inner : plan_.outer, kind,
+              (*extent + block - 1) / block, l, block);
     };
     tiles(stage_.row_loop, stage_.block_rows, Dim::Kind::kRowTiles, &plan_.row_extent);
     tiles(stage_.lane_loop, stage_.block_lanes, Dim::Kind::kColTiles, &plan_.col_extent);
@@ -152,10 +159,13 @@ class Planner {
   Operand read(int value) {
     Value& v = values_[static_cast<size_t>(value)];
     v.last = position_;
-    return {static_cast<uint32_t>(value), v.shape};  // the offset is a value number until registers are placed
+    return {static_cast<uint32_t>(value),
+            v.shape};  // the offset is a value number until registers are placed
   }
 
-  Operand write(int value) { return {static_cast<uint32_t>(value), values_[static_cast<size_t>(value)].shape}; }
+  Operand write(int value) {
+    return {static_cast<uint32_t>(value), values_[static_cast<size_t>(value)].shape};
+  }
 
   Shape shape_of(int value) const { return values_[static_cast<size_t>(value)].shape; }
 
@@ -169,7 +179,8 @@ class Planner {
 
   Shape access_shape(int access) const {
     const AccessPlan& a = plan_.accesses[static_cast<size_t>(access)];
-    return ((a.row_stride != 0 ? kRows : kScalar) | (a.col_stride != 0 ? kCols : kScalar)) & lanes();
+    return ((a.row_stride != 0 ? kRows : kScalar) | (a.col_stride != 0 ? kCols : kScalar)) &
+           lanes();
   }
 
   Step& emit(Step step) {
@@ -243,7 +254,8 @@ class Planner {
     for (int i = 0; i < program::op_info(in.op).arity; ++i) key.push_back(arg(in, i));
     key.push_back(in.index < 0 ? -1 : value_of_[static_cast<size_t>(in.index)]);
     key.push_back(in.predicate < 0 ? -1 : value_of_[static_cast<size_t>(in.predicate)]);
-    // A load may give something else after a store; a value without lanes of this phase is not this one.
+    // A load may give something else after a store; a value without lanes of this phase is not this
+    // one.
     key.push_back(in.op == Op::load ? epoch_ : 0);
     key.push_back(lanes());
     int value = lookup(key);
@@ -268,7 +280,8 @@ class Planner {
     if (value < 0) {
       value = new_value(kScalar, is_float ? 4 : 8);
       values_.back().birth_phase = -1;
-      plan_.constants.push_back({static_cast<uint32_t>(value), static_cast<uint8_t>(is_float ? 4 : 8), f, in.iimm.value()});
+      plan_.constants.push_back({static_cast<uint32_t>(value),
+                                 static_cast<uint8_t>(is_float ? 4 : 8), f, in.iimm.value()});
       remember(key, value);
     }
     value_of_[static_cast<size_t>(in.dst)] = value;
@@ -282,7 +295,9 @@ class Planner {
     return map(in);
   }
 
-  int result_bytes(const Instr& in) const { return program::op_info(in.op).result == program::Type::I ? 8 : 4; }
+  int result_bytes(const Instr& in) const {
+    return program::op_info(in.op).result == program::Type::I ? 8 : 4;
+  }
 
   /// Sets what loads, stores and checks share; returns the shape that index and predicate add.
   Shape guards(const Instr& in, Step* s) {
@@ -399,7 +414,8 @@ class Planner {
     }
     const auto& modes = kernels().map[static_cast<size_t>(in.op)];
     auto mode = Mode::kLanes;
-    if (s.arity == 2 && modes[static_cast<size_t>(Mode::kScalarRight)] != nullptr && shape != kScalar) {
+    if (s.arity == 2 && modes[static_cast<size_t>(Mode::kScalarRight)] != nullptr &&
+        shape != kScalar) {
       mode = choose_mode(shape, args, &s.by_row);
     } else {
       for (int i = 0; i < s.arity; ++i) args[i] = expand(args[i], shape);
@@ -415,7 +431,8 @@ class Planner {
     return value;
   }
 
-  /// How to call a two-operand kernel on operands of these shapes; widens those that fit no other way.
+  /// How to call a two-operand kernel on operands of these shapes; widens those that fit no other
+  /// way.
   Mode choose_mode(Shape shape, int* args, bool* by_row) {
     if (shape_of(args[0]) == shape && shape_of(args[1]) == shape) return Mode::kLanes;
     if (shape_of(args[1]) == kScalar) return Mode::kScalarRight;
@@ -450,7 +467,8 @@ class Planner {
         continue;
       }
       for (size_t p = 0; p < phase_first_.size(); ++p) {
-        const bool reads_across = static_cast<int>(p) > v.birth_phase && v.last >= phase_first_[p] && v.last < phase_last_[p];
+        const bool reads_across = static_cast<int>(p) > v.birth_phase &&
+                                  v.last >= phase_first_[p] && v.last < phase_last_[p];
         if (reads_across && plan_.phases[p].reduce) v.last = phase_last_[p];
       }
     }
@@ -471,9 +489,11 @@ class Planner {
     uint32_t top = 0;
     for (int v : order) {
       Value& value = values_[static_cast<size_t>(v)];
-      const auto bytes = static_cast<uint32_t>((lanes_of(value.shape) * value.bytes + kAlignment - 1) / kAlignment * kAlignment);
+      const auto bytes = static_cast<uint32_t>(
+          (lanes_of(value.shape) * value.bytes + kAlignment - 1) / kAlignment * kAlignment);
       auto slot = std::find_if(slots.begin(), slots.end(), [&](const Slot& s) {
-        return s.bytes == bytes && (s.free_at < value.first || (s.free_at == value.first && value.in_place));
+        return s.bytes == bytes &&
+               (s.free_at < value.first || (s.free_at == value.first && value.in_place));
       });
       if (slot == slots.end()) {
         slots.push_back({top, bytes, 0});
@@ -488,7 +508,9 @@ class Planner {
     for (PhasePlan& phase : plan_.phases) {
       for (Step& s : phase.steps) {
         if (s.kind != Step::Kind::kStore) place(s.dst);
-        const int count = s.kind == Step::Kind::kMap ? s.arity : s.kind == Step::Kind::kLoad || s.kind == Step::Kind::kSequence ? 0 : 1;
+        const int count = s.kind == Step::Kind::kMap                                       ? s.arity
+                          : s.kind == Step::Kind::kLoad || s.kind == Step::Kind::kSequence ? 0
+                                                                                           : 1;
         for (int i = 0; i < count; ++i) place(s.args[i]);
         if (s.has_index) place(s.index);
         if (s.masked) place(s.predicate);
@@ -511,14 +533,17 @@ class Planner {
     for (const PhasePlan& phase : plan_.phases) {
       double per_block = 0;
       for (const Step& s : phase.steps) {
-        per_block += 8 + lane_cost(s.op) * static_cast<double>(lanes_of(s.dst.shape | s.args[0].shape)) *
+        per_block += 8 + lane_cost(s.op) *
+                             static_cast<double>(lanes_of(s.dst.shape | s.args[0].shape)) *
                              (s.indexed || s.masked ? 10 : 1);
       }
-      total += per_block * static_cast<double>(plan_.units) * static_cast<double>(phase.reduce ? plan_.reduce_steps : 1);
+      total += per_block * static_cast<double>(plan_.units) *
+               static_cast<double>(phase.reduce ? plan_.reduce_steps : 1);
     }
     if (stage_.schedule == Schedule::kMatmul) {
       double multiplications = 1;
-      for (const program::BoundLoop& loop : stage_.loops) multiplications *= static_cast<double>(loop.extent);
+      for (const program::BoundLoop& loop : stage_.loops)
+        multiplications *= static_cast<double>(loop.extent);
       total += multiplications * 0.02 + 1000;
     }
     plan_.cost_ns = total;
@@ -542,6 +567,8 @@ class Planner {
 
 }  // namespace
 
-StagePlan plan_stage(const BoundProgram& program, const BoundStage& stage) { return Planner(program, stage).run(); }
+StagePlan plan_stage(const BoundProgram& program, const BoundStage& stage) {
+  return Planner(program, stage).run();
+}
 
 }  // namespace spyre::softdev

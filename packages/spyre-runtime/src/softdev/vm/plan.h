@@ -8,8 +8,8 @@
 #include "program/bound.h"
 #include "softdev/kernels/kernels.h"
 
-/// What the VM makes of a bound stage before it runs: kernels chosen, common work found once, registers
-/// placed in an arena, loops as odometers.
+/// What the VM makes of a bound stage before it runs: kernels chosen, common work found once,
+/// registers placed in an arena, loops as odometers.
 namespace spyre::softdev {
 
 using program::BoundStage;
@@ -17,8 +17,12 @@ using program::BoundStage;
 /// Along which directions of a block a register varies. A register that varies along neither is one
 /// number, and costs one.
 enum Shape : uint8_t { kScalar = 0, kRows = 1, kCols = 2, kFull = 3 };
-inline Shape operator|(Shape a, Shape b) { return static_cast<Shape>(static_cast<int>(a) | static_cast<int>(b)); }
-inline Shape operator&(Shape a, Shape b) { return static_cast<Shape>(static_cast<int>(a) & static_cast<int>(b)); }
+inline Shape operator|(Shape a, Shape b) {
+  return static_cast<Shape>(static_cast<int>(a) | static_cast<int>(b));
+}
+inline Shape operator&(Shape a, Shape b) {
+  return static_cast<Shape>(static_cast<int>(a) & static_cast<int>(b));
+}
 
 /// A register of a step: where it lies in the arena and how it varies.
 struct Operand {
@@ -30,20 +34,20 @@ struct Step {
   enum class Kind : uint8_t { kMap, kLoad, kStore, kSequence, kExpand, kReduce, kCheck };
   Kind kind{};
   Op op{};
-  bool by_row = false;       ///< kMap: one call per row, as operands differ in shape
-  bool masked = false;       ///< kLoad, kStore: has a predicate
-  bool indexed = false;      ///< kLoad, kStore: has an index register, or the access is indexed
+  bool by_row = false;   ///< kMap: one call per row, as operands differ in shape
+  bool masked = false;   ///< kLoad, kStore: has a predicate
+  bool indexed = false;  ///< kLoad, kStore: has an index register, or the access is indexed
   uint8_t arity = 0;
-  uint8_t bytes = 4;         ///< per lane of the result (of the value, for stores)
+  uint8_t bytes = 4;  ///< per lane of the result (of the value, for stores)
   MapFn map = nullptr;
-  Operand dst;               ///< for stores: the lanes that are visited, in dst.shape
+  Operand dst;  ///< for stores: the lanes that are visited, in dst.shape
   Operand args[4];
   Operand index, predicate;  ///< with has_index / masked
   bool has_index = false;
   bool wrap = false;
   int32_t access = -1;
-  uint32_t aux = 0;          ///< kReduce: arena offset of the auxiliary accumulators
-  uint32_t acc = 0;          ///< kReduce: arena offset of the accumulators
+  uint32_t aux = 0;  ///< kReduce: arena offset of the auxiliary accumulators
+  uint32_t acc = 0;  ///< kReduce: arena offset of the accumulators
   int64_t imm = 0;
 };
 
@@ -91,9 +95,9 @@ struct StagePlan {
   int64_t reduce_steps = 1;       ///< blocks of the reduce loops; 0 if they are empty
   int64_t row_extent = 1, col_extent = 1;
   size_t arena_bytes = 0;
-  Operand product;                ///< matmul: register of the dot
+  Operand product;  ///< matmul: register of the dot
   bool horizontal = false;
-  double cost_ns = 0;             ///< on one thread
+  double cost_ns = 0;  ///< on one thread
 };
 
 StagePlan plan_stage(const program::BoundProgram& program, const BoundStage& stage);

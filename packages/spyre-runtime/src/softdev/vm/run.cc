@@ -17,7 +17,8 @@ int64_t accumulator_lanes(const StagePlan& plan, const Frame& frame) {
 /// Blocks [begin, end) of a reduce phase at the frame's parallel position.
 void run_reduce_blocks(const PhasePlan& phase, Frame& frame, int64_t begin, int64_t end) {
   const StagePlan& plan = frame.plan();
-  for (const Step& s : phase.reductions) reset_accumulators(s, frame.arena(), accumulator_lanes(plan, frame));
+  for (const Step& s : phase.reductions)
+    reset_accumulators(s, frame.arena(), accumulator_lanes(plan, frame));
   if (begin >= end) return;
   frame.current = frame.base;
   Odometer inner(plan.inner, begin, &frame.current);
@@ -45,13 +46,15 @@ void run_blocks(const StagePlan& plan, void* const* buffers, int64_t begin, int6
   }
 }
 
-/// Few parallel blocks with much to reduce: one after the other, each with its reduce space cut in chunks
-/// that cores work on at once. Chunks are combined in order, so the result does not depend on who ran them.
+/// Few parallel blocks with much to reduce: one after the other, each with its reduce space cut in
+/// chunks that cores work on at once. Chunks are combined in order, so the result does not depend
+/// on who ran them.
 void run_chunked(const StagePlan& plan, void* const* buffers, ThreadPool& pool, int cores) {
   const int64_t chunks = std::min(plan.stage->reduce_chunks, plan.reduce_steps);
   // Every chunk needs registers of its own; the main frame holds what phases hand on.
   std::vector<std::byte> memory((static_cast<size_t>(chunks) + 1) * plan.arena_bytes + 64);
-  auto* arenas = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  auto* arenas =
+      reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
   Frame main(plan, arenas, buffers);
   Odometer outer(plan.outer, 0, &main.base);
   for (int64_t unit = 0; unit < plan.units; ++unit) {
@@ -63,7 +66,9 @@ void run_chunked(const StagePlan& plan, void* const* buffers, ThreadPool& pool, 
         main.run(phase.steps);
         continue;
       }
-      auto arena_of = [&](int64_t chunk) { return arenas + static_cast<size_t>(chunk + 1) * plan.arena_bytes; };
+      auto arena_of = [&](int64_t chunk) {
+        return arenas + static_cast<size_t>(chunk + 1) * plan.arena_bytes;
+      };
       divide(chunks, cores, false, pool, [&](int64_t begin, int64_t end) {
         for (int64_t chunk = begin; chunk < end; ++chunk) {
           std::memcpy(arena_of(chunk), arenas, plan.arena_bytes);
@@ -71,13 +76,15 @@ void run_chunked(const StagePlan& plan, void* const* buffers, ThreadPool& pool, 
           frame.base = main.base;
           frame.rows = main.rows;
           frame.cols = main.cols;
-          run_reduce_blocks(phase, frame, chunk * plan.reduce_steps / chunks, (chunk + 1) * plan.reduce_steps / chunks);
+          run_reduce_blocks(phase, frame, chunk * plan.reduce_steps / chunks,
+                            (chunk + 1) * plan.reduce_steps / chunks);
         }
       });
       for (const Step& s : phase.reductions) {
         const int64_t lanes = accumulator_lanes(plan, main);
         reset_accumulators(s, main.arena(), lanes);
-        for (int64_t chunk = 0; chunk < chunks; ++chunk) combine_accumulators(s, main.arena(), arena_of(chunk), lanes);
+        for (int64_t chunk = 0; chunk < chunks; ++chunk)
+          combine_accumulators(s, main.arena(), arena_of(chunk), lanes);
       }
     }
   }
@@ -91,7 +98,8 @@ std::byte* thread_arena(size_t bytes) {
 }
 
 void run_stage(const StagePlan& plan, void* const* buffers, ThreadPool& pool, int cores) {
-  if (plan.stage->reduce_chunks > 1 && plan.reduce_steps > 1) return run_chunked(plan, buffers, pool, cores);
+  if (plan.stage->reduce_chunks > 1 && plan.reduce_steps > 1)
+    return run_chunked(plan, buffers, pool, cores);
   const bool inline_only = plan.stage->serial || plan.cost_ns < kInlineNs;
   divide(plan.units, cores, inline_only, pool,
          [&](int64_t begin, int64_t end) { run_blocks(plan, buffers, begin, end); });

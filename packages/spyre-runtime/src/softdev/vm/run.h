@@ -23,7 +23,8 @@ void divide(int64_t count, int cores, bool inline_only, ThreadPool& pool, Run ru
     if (count > 0) run(int64_t{0}, count);
     return;
   }
-  pool.run(shares, [&](int64_t share) { run(share * count / shares, (share + 1) * count / shares); });
+  pool.run(shares,
+           [&](int64_t share) { run(share * count / shares, (share + 1) * count / shares); });
 }
 
 }  // namespace spyre::softdev

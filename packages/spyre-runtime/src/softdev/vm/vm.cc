@@ -31,7 +31,8 @@ std::unique_ptr<VmProgram> VmProgram::load(const void* image, size_t size) {
   Impl& impl = *vm->impl_;
   impl.program = program::deserialize(image, size);
   for (const program::BoundBuffer& b : impl.program.buffers) {
-    if (b.kind == program::BufferKind::kArg) impl.arg_bytes.push_back(static_cast<uint64_t>(b.bytes));
+    if (b.kind == program::BufferKind::kArg)
+      impl.arg_bytes.push_back(static_cast<uint64_t>(b.bytes));
   }
   for (const program::BoundStage& stage : impl.program.stages) {
     auto s = std::make_unique<Impl::Stage>();
@@ -44,7 +45,9 @@ std::unique_ptr<VmProgram> VmProgram::load(const void* image, size_t size) {
 }
 
 const std::vector<uint64_t>& VmProgram::arg_bytes() const { return impl_->arg_bytes; }
-uint64_t VmProgram::scratch_bytes() const { return static_cast<uint64_t>(impl_->program.scratch_bytes); }
+uint64_t VmProgram::scratch_bytes() const {
+  return static_cast<uint64_t>(impl_->program.scratch_bytes);
+}
 int64_t VmProgram::cost_ns() const { return static_cast<int64_t>(impl_->cost_ns); }
 
 void VmProgram::run(void* const* args, void* scratch, ThreadPool& pool) const {
@@ -53,11 +56,15 @@ void VmProgram::run(void* const* args, void* scratch, ThreadPool& pool) const {
   std::vector<void*> buffers;
   buffers.reserve(impl_->program.buffers.size());
   for (const program::BoundBuffer& b : impl_->program.buffers) {
-    buffers.push_back(b.kind == program::BufferKind::kArg ? *args++ : static_cast<std::byte*>(scratch) + b.scratch_offset);
+    buffers.push_back(b.kind == program::BufferKind::kArg
+                          ? *args++
+                          : static_cast<std::byte*>(scratch) + b.scratch_offset);
   }
   for (const auto& stage : impl_->stages) {
-    if (stage->matmul) stage->matmul->run(buffers.data(), pool, impl_->program.cores, shared);
-    else run_stage(stage->plan, buffers.data(), pool, impl_->program.cores);
+    if (stage->matmul)
+      stage->matmul->run(buffers.data(), pool, impl_->program.cores, shared);
+    else
+      run_stage(stage->plan, buffers.data(), pool, impl_->program.cores);
   }
 }
 

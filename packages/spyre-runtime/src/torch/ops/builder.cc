@@ -21,16 +21,11 @@ std::vector<Expr> exprs(const std::vector<int64_t>& values) {
 /// float -> integer of a dtype, saturating.
 Op float_to_int(HostDtype dtype) {
   switch (dtype) {
-    case HostDtype::kInt8:
-      return Op::f2i_i8;
-    case HostDtype::kInt16:
-      return Op::f2i_i16;
-    case HostDtype::kInt32:
-      return Op::f2i_i32;
-    case HostDtype::kUInt8:
-      return Op::f2i_u8;
-    default:
-      return Op::f2i_i64;
+    case HostDtype::kInt8: return Op::f2i_i8;
+    case HostDtype::kInt16: return Op::f2i_i16;
+    case HostDtype::kInt32: return Op::f2i_i32;
+    case HostDtype::kUInt8: return Op::f2i_u8;
+    default: return Op::f2i_i64;
   }
 }
 
@@ -42,16 +37,13 @@ bool has_effect(const Instr& instr) {
 
 Type register_type(HostDtype dtype) {
   switch (dtype) {
-    case HostDtype::kBool:
-      return Type::B;
+    case HostDtype::kBool: return Type::B;
     case HostDtype::kInt8:
     case HostDtype::kInt16:
     case HostDtype::kInt32:
     case HostDtype::kInt64:
-    case HostDtype::kUInt8:
-      return Type::I;
-    default:
-      return Type::F;
+    case HostDtype::kUInt8: return Type::I;
+    default: return Type::F;
   }
 }
 
@@ -171,12 +163,9 @@ Value StageBuilder::convert(Value value, Type to, HostDtype dtype) {
   if (value.type == to || to == Type::N) return value;
   if (value.constant && to == Type::F) return constant_f(*value.constant);
   switch (to) {
-    case Type::F:
-      return emit(value.type == Type::I ? Op::i2f : Op::b2f, {value});
-    case Type::I:
-      return emit(value.type == Type::F ? float_to_int(dtype) : Op::b2i, {value});
-    default:
-      return emit(value.type == Type::F ? Op::f2b : Op::i2b, {value});
+    case Type::F: return emit(value.type == Type::I ? Op::i2f : Op::b2f, {value});
+    case Type::I: return emit(value.type == Type::F ? float_to_int(dtype) : Op::b2i, {value});
+    default: return emit(value.type == Type::F ? Op::f2b : Op::i2b, {value});
   }
 }
 

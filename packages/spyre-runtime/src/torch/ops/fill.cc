@@ -66,31 +66,21 @@ void fill(const Call& call, const at::Tensor& self, const c10::Scalar& number,
 bool is_representable(const c10::Scalar& number, ScalarType dtype) {
   if (number.isComplex()) return false;
   switch (dtype) {
-    case ScalarType::Half:
-      return !c10::overflows<c10::Half>(number.toDouble());
-    case ScalarType::BFloat16:
-      return !c10::overflows<c10::BFloat16>(number.toDouble());
-    case ScalarType::Float:
-      return !c10::overflows<float>(number.toDouble());
-    case ScalarType::Bool:
-      return true;
-    default:
-      break;
+    case ScalarType::Half: return !c10::overflows<c10::Half>(number.toDouble());
+    case ScalarType::BFloat16: return !c10::overflows<c10::BFloat16>(number.toDouble());
+    case ScalarType::Float: return !c10::overflows<float>(number.toDouble());
+    case ScalarType::Bool: return true;
+    default: break;
   }
   // Out-of-range floats have no defined integer.
   if (number.isFloatingPoint() && !(std::abs(number.toDouble()) < 1e18)) return false;
   const int64_t value = number.to<int64_t>();
   switch (dtype) {
-    case ScalarType::Byte:
-      return !c10::overflows<uint8_t>(value);
-    case ScalarType::Char:
-      return !c10::overflows<int8_t>(value);
-    case ScalarType::Short:
-      return !c10::overflows<int16_t>(value);
-    case ScalarType::Int:
-      return !c10::overflows<int32_t>(value);
-    default:
-      return true;
+    case ScalarType::Byte: return !c10::overflows<uint8_t>(value);
+    case ScalarType::Char: return !c10::overflows<int8_t>(value);
+    case ScalarType::Short: return !c10::overflows<int16_t>(value);
+    case ScalarType::Int: return !c10::overflows<int32_t>(value);
+    default: return true;
   }
 }
 

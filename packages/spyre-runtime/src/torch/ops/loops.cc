@@ -41,7 +41,12 @@ std::vector<int64_t> LoopOrder::select(at::IntArrayRef strides) const {
   return result;
 }
 
-void LoopOrder::add_to(ProgramKey& key) const { key.add(c10::ArrayRef<int64_t>(extents_)); }
+void LoopOrder::add_to(ProgramKey& key) const {
+  // Which dimension each loop is matters where strides are keyed by dimension.
+  key.add(rank_);
+  key.add(c10::ArrayRef<int64_t>(dims_));
+  key.add(c10::ArrayRef<int64_t>(extents_));
+}
 
 void LoopOrder::add_strides(ProgramKey& key, const at::Tensor& tensor) const {
   for (int64_t dim : dims_) key.add(stride(tensor, dim));

@@ -43,22 +43,14 @@ struct Plan {
 /// Whether a number survives the cast to the dtype that it is rounded to. The CPU words the error.
 bool fits(const c10::Scalar& number, ScalarType dtype) {
   switch (dtype) {
-    case ScalarType::Byte:
-      return !c10::overflows<uint8_t>(number.toLong());
-    case ScalarType::Char:
-      return !c10::overflows<int8_t>(number.toLong());
-    case ScalarType::Short:
-      return !c10::overflows<int16_t>(number.toLong());
-    case ScalarType::Int:
-      return !c10::overflows<int32_t>(number.toLong());
-    case ScalarType::Half:
-      return !c10::overflows<c10::Half>(number.toDouble());
-    case ScalarType::BFloat16:
-      return !c10::overflows<c10::BFloat16>(number.toDouble());
-    case ScalarType::Float:
-      return !c10::overflows<float>(number.toDouble());
-    default:
-      return true;
+    case ScalarType::Byte: return !c10::overflows<uint8_t>(number.toLong());
+    case ScalarType::Char: return !c10::overflows<int8_t>(number.toLong());
+    case ScalarType::Short: return !c10::overflows<int16_t>(number.toLong());
+    case ScalarType::Int: return !c10::overflows<int32_t>(number.toLong());
+    case ScalarType::Half: return !c10::overflows<c10::Half>(number.toDouble());
+    case ScalarType::BFloat16: return !c10::overflows<c10::BFloat16>(number.toDouble());
+    case ScalarType::Float: return !c10::overflows<float>(number.toDouble());
+    default: return true;
   }
 }
 

@@ -90,14 +90,10 @@ struct Geometry {
 
 std::vector<ScalarType> result_dtypes(const ReduceOp& op, ScalarType first) {
   switch (op.results) {
-    case Results::kOne:
-      return {first};
-    case Results::kTwo:
-      return {first, first};
-    case Results::kIndex:
-      return {ScalarType::Long};
-    default:
-      return {first, ScalarType::Long};
+    case Results::kOne: return {first};
+    case Results::kTwo: return {first, first};
+    case Results::kIndex: return {ScalarType::Long};
+    default: return {first, ScalarType::Long};
   }
 }
 

@@ -26,21 +26,14 @@ double finite_on_device(double value, ScalarType dtype) {
 int precision(ScalarType dtype) {
   switch (dtype) {
     case ScalarType::Half:
-    case ScalarType::BFloat16:
-      return 10;
-    case ScalarType::Bool:
-      return 1;
+    case ScalarType::BFloat16: return 10;
+    case ScalarType::Bool: return 1;
     case ScalarType::Byte:
-    case ScalarType::Char:
-      return 8;
-    case ScalarType::Short:
-      return 15;
-    case ScalarType::Int:
-      return 31;
-    case ScalarType::Long:
-      return 63;
-    default:
-      return 24;
+    case ScalarType::Char: return 8;
+    case ScalarType::Short: return 15;
+    case ScalarType::Int: return 31;
+    case ScalarType::Long: return 63;
+    default: return 24;
   }
 }
 
@@ -50,18 +43,14 @@ char type_class(ScalarType dtype) {
   switch (dtype) {
     case ScalarType::Half:
     case ScalarType::BFloat16:
-    case ScalarType::Float:
-      return 'f';
+    case ScalarType::Float: return 'f';
     case ScalarType::Byte:
     case ScalarType::Char:
     case ScalarType::Short:
     case ScalarType::Int:
-    case ScalarType::Long:
-      return 'i';
-    case ScalarType::Bool:
-      return 'b';
-    default:
-      return 0;
+    case ScalarType::Long: return 'i';
+    case ScalarType::Bool: return 'b';
+    default: return 0;
   }
 }
 
@@ -82,10 +71,8 @@ double computed_number(double value, ScalarType dtype) {
 
 Value constant(StageBuilder& stage, const c10::Scalar& value, ScalarType dtype, bool as_stored) {
   switch (type_class(dtype)) {
-    case 'i':
-      return stage.constant_i(value.to<int64_t>());
-    case 'b':
-      return stage.convert(stage.constant_f(value.to<bool>() ? 1 : 0), Type::B);
+    case 'i': return stage.constant_i(value.to<int64_t>());
+    case 'b': return stage.convert(stage.constant_f(value.to<bool>() ? 1 : 0), Type::B);
     default: {
       const double number = value.to<double>();
       return stage.constant_f(as_stored ? stored_number(number, dtype)
@@ -109,16 +96,11 @@ Value cast(Value value, ScalarType from, ScalarType to) {
   }
   if (type == 'i' && type_class(from) == 'i') {
     switch (to) {
-      case ScalarType::Char:
-        return value.stage->emit(Op::wrap_i8, {value});
-      case ScalarType::Byte:
-        return value.stage->emit(Op::wrap_u8, {value});
-      case ScalarType::Short:
-        return value.stage->emit(Op::wrap_i16, {value});
-      case ScalarType::Int:
-        return value.stage->emit(Op::wrap_i32, {value});
-      default:
-        break;
+      case ScalarType::Char: return value.stage->emit(Op::wrap_i8, {value});
+      case ScalarType::Byte: return value.stage->emit(Op::wrap_u8, {value});
+      case ScalarType::Short: return value.stage->emit(Op::wrap_i16, {value});
+      case ScalarType::Int: return value.stage->emit(Op::wrap_i32, {value});
+      default: break;
     }
   }
   return value;

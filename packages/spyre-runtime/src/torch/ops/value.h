@@ -120,10 +120,12 @@ inline Value isnan(Value x) { return x.stage->emit(Op::isnan, {x}); }
   inline Value name(Value x) { return x.stage->emit(Op::name, {x}); }
 SPYRE_UNARY(exp)
 SPYRE_UNARY(expm1)
-SPYRE_UNARY(log) SPYRE_UNARY(log2) SPYRE_UNARY(log10) SPYRE_UNARY(log1p) SPYRE_UNARY(sqrt)
-    SPYRE_UNARY(rsqrt) SPYRE_UNARY(reciprocal) SPYRE_UNARY(sin) SPYRE_UNARY(cos) SPYRE_UNARY(tanh)
-        SPYRE_UNARY(erf) SPYRE_UNARY(sigmoid) SPYRE_UNARY(floor) SPYRE_UNARY(trunc)
-            SPYRE_UNARY(round) SPYRE_UNARY(frac) SPYRE_UNARY(signbit)
+SPYRE_UNARY(log)
+SPYRE_UNARY(log2)
+SPYRE_UNARY(log10)
+SPYRE_UNARY(log1p) SPYRE_UNARY(sqrt) SPYRE_UNARY(rsqrt) SPYRE_UNARY(reciprocal) SPYRE_UNARY(sin)
+    SPYRE_UNARY(cos) SPYRE_UNARY(tanh) SPYRE_UNARY(erf) SPYRE_UNARY(sigmoid) SPYRE_UNARY(floor)
+        SPYRE_UNARY(trunc) SPYRE_UNARY(round) SPYRE_UNARY(frac) SPYRE_UNARY(signbit)
 #undef SPYRE_UNARY
 
     /// x * y + z without rounding between.
