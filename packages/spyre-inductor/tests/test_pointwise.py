@@ -301,6 +301,8 @@ def test_casts_keep_infinities(dtype):
             torch.softmax(x, 0),
             torch.softmax(x[:1].expand(2) * -math.inf, 0),
             torch.softmax(x[2:], 0),
+            torch.log_softmax(x[2:], 0),
+            x[2:].logsumexp(0),
             x == y,
             x.nan_to_num(0.0, 1.0, 2.0),
         ),
@@ -308,3 +310,26 @@ def test_casts_keep_infinities(dtype):
         y,
         wide=False,
     )
+
+
+@pytest.mark.parametrize(("dtype", "other"), [(torch.int32, torch.int64), (torch.int8, torch.int8)])
+def test_fused_integer_programs_wrap(dtype, other):
+    """A stage that takes another's result from its registers gets what the store would keep."""
+    x = torch.randint(-(2**31), 2**31, (3, 7)).to(dtype)
+    y = torch.randint(-200, 200, (3, 7)).to(other)
+
+    def squares_and_top(x, y):
+        z = x * x
+        z = z + z.amax(-1, keepdim=True)
+        return z, z.long(), z.long() * y
+
+    def sum_as_narrow(x, y):
+        z = x + x.sum(-1, keepdim=True, dtype=torch.uint8)
+        return z.long(), z > y
+
+    def shifted(x, y):
+        z = torch.maximum(x << 2, y.to(x.dtype)) * 3
+        return (z.to(torch.int16) >> 1).long(), z.to(torch.uint8), z.float() > 0
+
+    for fn in (squares_and_top, sum_as_narrow, shifted):
+        check(fn, x, y)

@@ -318,7 +318,7 @@ ARG_REDUCTIONS = {
 # --- infinities -----------------------------------------------------------------------------------
 
 # whose casts show an infinity: those written by the user, and of softmax, which is nan then
-_CASTING = {
+_WIDENING = {
     str(target)
     for target in (
         aten._to_copy.default,
@@ -327,20 +327,38 @@ _CASTING = {
         aten._safe_softmax.default,
     )
 }
-
-
+# a softmax is finite, its logarithm need not be
+_NARROWING = {str(aten._to_copy.default), str(aten._log_softmax.default)}
 # what asks whether a number is infinite
 _TESTS = (aten.eq.Scalar, aten.ne.Scalar, aten.isinf.default)
 
 
 def _cast(x: Any, dtype: torch.dtype) -> Any:
     node = V.graph.current_node
-    origin = None if node is None else node.meta.get("original_aten")
-    if dtype is torch.float32 and node is not None and any(u.target in _TESTS for u in node.users):
-        return _exact_cast(x, dtype)
-    # by name, as graphs hold copies of operations; results of a softmax are finite
-    casts = _CASTING if dtype is torch.float32 else {str(aten._to_copy.default)}
-    return _exact_cast(x, dtype) if str(origin) in casts else None
+    return _exact_cast(x, dtype) if node is not None and _shows_infinity(node) else None
+
+
+def _origin(node: Any) -> str:
+    return str(node.meta.get("original_aten"))  # by name, as graphs hold copies of operations
+
+
+def _shows_infinity(node: Any) -> bool:
+    """Whether a cast between a half dtype and float32 may meet an infinity that matters."""
+    if node.args[1] is torch.float32:
+        return _origin(node) in _WIDENING or any(user.target in _TESTS for user in node.users)
+    if _origin(node) in _NARROWING:
+        return True
+    # an operation that asks whether its operand is infinite computes with infinities
+    pending, seen = list(node.all_input_nodes), set()
+    while pending:
+        source = pending.pop()
+        if source in seen or _origin(source) != _origin(node):
+            continue
+        seen.add(source)
+        if source.target in _TESTS:
+            return True
+        pending.extend(source.all_input_nodes)
+    return False
 
 
 def _exact_cast(x: Any, dtype: torch.dtype) -> Any:
@@ -370,7 +388,10 @@ def _exact_cast(x: Any, dtype: torch.dtype) -> Any:
 
 def _mixed(target: Any) -> Callable[..., Any]:
     def lower(*args: Any, **kwargs: Any) -> Any:
-        """Widens half operands beside float32 ones as a cast does."""
+        """Widens half operands beside float32 ones as a cast does; weights of norms are finite."""
+        node = V.graph.current_node
+        if node is not None and "norm" in _origin(node):
+            return None
         tensors = [arg for arg in args if isinstance(arg, ir.TensorBox)]
         if not any(t.get_dtype() is torch.float32 and t.get_size() for t in tensors):
             return None

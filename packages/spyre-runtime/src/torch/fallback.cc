@@ -144,9 +144,9 @@ bool is_unmarked_write(const c10::OperatorHandle& op, const Stack& stack, size_t
   return false;
 }
 
-/// Operators that the CPU runs well in float32 only: the half kernels of its convolutions give wrong
-/// values for some strides, paddings and dilations (seen in 2.13), and its histc has none for ints.
-/// They run in float32 there and the results go back to the arguments' dtype.
+/// Operators that the CPU runs well in float32 only: the half kernels of its convolutions give
+/// wrong values for some strides, paddings and dilations (seen in 2.13), and its histc has none for
+/// ints. They run in float32 there and the results go back to the arguments' dtype.
 bool wants_float32(const c10::OperatorHandle& op, c10::ScalarType dtype) {
   const std::string_view name = op.operator_name().name;
   const bool is_half = dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;

@@ -267,10 +267,11 @@ class CaptureHandler(ValueHandler):
         if value.type == "F" and lane_type(dtype) == "I":
             return self.to_dtype(value, dtype)
         value = self.as_type(value, lane_type(dtype))
-        # the store itself rounds or wraps to its own width; a wrap to another width changes values
-        implied = table.ROUND if value.type == "F" else table.WRAP
-        while value.op == implied.get(dtype):
-            value = value.args[0]
+        if value.type == "I":
+            # stores wrap by themselves, but fusion hands the value on without the store
+            return self.wrap(value, dtype, value.dtype)
+        while dtype in table.SEN169_DTYPES and value.op == table.ROUND[dtype]:
+            value = value.args[0]  # the store itself rounds
         return value
 
     @override

@@ -111,34 +111,77 @@ inline V asinh_lanes(V x) {
 }
 inline V acosh_lanes(V x) { return V::blendv(x.acosh(), log_twice(x), x > V(1e15f)); }
 
-#define SPYRE_VECTOR_UNARY(X)                                                                      \
-  X(neg, x.neg())                                                                                  \
-  X(abs, x.abs())                                                                                  \
-  X(sign, (x.gt(V(0.0f)) - x.lt(V(0.0f))))                                                         \
-  X(exp, exp_lanes(x)) X(exp2, x.exp2()) X(expm1, x.expm1()) X(log, x.log()) X(log2, x.log2()) X(  \
-      log10, x.log10()) X(log1p, x.log1p()) X(sqrt, x.sqrt()) X(rsqrt, V(1.0f) / x.sqrt())         \
-      X(reciprocal, V(1.0f) / x) X(sin, x.sin()) X(cos, x.cos()) X(tan, x.tan()) X(asin, x.asin()) \
-          X(acos, x.acos()) X(atan, x.atan()) X(sinh, x.sinh()) X(cosh, x.cosh())                  \
-              X(tanh, tanh_lanes(x)) X(asinh, asinh_lanes(x)) X(acosh, acosh_lanes(x))             \
-                  X(atanh, x.atanh()) X(erf, x.erf()) X(erfc, x.erfc()) X(erfinv, x.erfinv())      \
-                      X(lgamma, x.lgamma()) X(digamma, x.digamma()) X(sigmoid, sigmoid_lanes(x))   \
-                          X(relu, at::vec::maximum(x, V(0.0f)))                                    \
-                              X(silu, x / (V(1.0f) + x.neg().exp_u20())) X(gelu, gelu_lanes(x))    \
-                                  X(gelu_tanh, gelu_tanh_lanes(x)) X(floor, x.floor())             \
-                                      X(ceil, x.ceil()) X(trunc, x.trunc()) X(round, x.round())    \
-                                          X(frac, x - x.trunc()) X(i0, x.i0()) X(i0e, x.i0e())     \
-                                              X(isnan, x.ne(x)) X(isinf, x.abs().eq(V(INFINITY)))  \
-                                                  X(isinf_sen169, x.abs().eq(V(0x1p32f)))
+// clang-format off
+#define SPYRE_VECTOR_UNARY(X)                \
+  X(neg, x.neg())                            \
+  X(abs, x.abs())                            \
+  X(sign, (x.gt(V(0.0f)) - x.lt(V(0.0f))))   \
+  X(exp, exp_lanes(x))                       \
+  X(exp2, x.exp2())                          \
+  X(expm1, x.expm1())                        \
+  X(log, x.log())                            \
+  X(log2, x.log2())                          \
+  X(log10, x.log10())                        \
+  X(log1p, x.log1p())                        \
+  X(sqrt, x.sqrt())                          \
+  X(rsqrt, V(1.0f) / x.sqrt())               \
+  X(reciprocal, V(1.0f) / x)                 \
+  X(sin, x.sin())                            \
+  X(cos, x.cos())                            \
+  X(tan, x.tan())                            \
+  X(asin, x.asin())                          \
+  X(acos, x.acos())                          \
+  X(atan, x.atan())                          \
+  X(sinh, x.sinh())                          \
+  X(cosh, x.cosh())                          \
+  X(tanh, tanh_lanes(x))                     \
+  X(asinh, asinh_lanes(x))                   \
+  X(acosh, acosh_lanes(x))                   \
+  X(atanh, x.atanh())                        \
+  X(erf, x.erf())                            \
+  X(erfc, x.erfc())                          \
+  X(erfinv, x.erfinv())                      \
+  X(lgamma, x.lgamma())                      \
+  X(digamma, x.digamma())                    \
+  X(sigmoid, sigmoid_lanes(x))               \
+  X(relu, at::vec::maximum(x, V(0.0f)))      \
+  X(silu, x / (V(1.0f) + x.neg().exp_u20())) \
+  X(gelu, gelu_lanes(x))                     \
+  X(gelu_tanh, gelu_tanh_lanes(x))           \
+  X(floor, x.floor())                        \
+  X(ceil, x.ceil())                          \
+  X(trunc, x.trunc())                        \
+  X(round, x.round())                        \
+  X(frac, x - x.trunc())                     \
+  X(i0, x.i0())                              \
+  X(i0e, x.i0e())                            \
+  X(isnan, x.ne(x))                          \
+  X(isinf, x.abs().eq(V(INFINITY)))          \
+  X(isinf_sen169, x.abs().eq(V(0x1p32f)))
+// clang-format on
 
-#define SPYRE_VECTOR_BINARY(X)                                                                 \
-  X(add, x + y)                                                                                \
-  X(sub, x - y)                                                                                \
-  X(mul, x* y)                                                                                 \
-  X(div, x / y) X(fmod, x.fmod(y)) X(atan2, x.atan2(y)) X(hypot, x.hypot(y)) X(pow, x.pow(y))  \
-      X(maximum, at::vec::maximum(x, y)) X(minimum, at::vec::minimum(x, y))                    \
-          X(copysign, x.copysign(y)) X(nextafter, x.nextafter(y)) X(truncdiv, (x / y).trunc()) \
-              X(eq, x.eq(y)) X(ne, x.ne(y)) X(lt, x.lt(y)) X(le, x.le(y)) X(gt, x.gt(y))       \
-                  X(ge, x.ge(y))
+// clang-format off
+#define SPYRE_VECTOR_BINARY(X)       \
+  X(add, x + y)                      \
+  X(sub, x - y)                      \
+  X(mul, x * y)                       \
+  X(div, x / y)                      \
+  X(fmod, x.fmod(y))                 \
+  X(atan2, x.atan2(y))               \
+  X(hypot, x.hypot(y))               \
+  X(pow, x.pow(y))                   \
+  X(maximum, at::vec::maximum(x, y)) \
+  X(minimum, at::vec::minimum(x, y)) \
+  X(copysign, x.copysign(y))         \
+  X(nextafter, x.nextafter(y))       \
+  X(truncdiv, (x / y).trunc())       \
+  X(eq, x.eq(y))                     \
+  X(ne, x.ne(y))                     \
+  X(lt, x.lt(y))                     \
+  X(le, x.le(y))                     \
+  X(gt, x.gt(y))                     \
+  X(ge, x.ge(y))
+// clang-format on
 
 // --- lane by lane --------------------------------------------------------------------------------
 
@@ -159,21 +202,25 @@ inline float floordiv_lane(float x, float y) {
   return quotient - floor > 0.5f ? floor + 1 : floor;
 }
 
-#define SPYRE_SCALAR_UNARY(X)                                              \
-  X(i1, calc_i1(x))                                                        \
-  X(i1e, calc_i1e(x))                                                      \
-  X(signbit, static_cast<float>(layout::float_bits(x) >> 31))              \
-  X(round_sen169, layout::sen169_to_float(layout::float_to_sen169(x)))     \
-  X(round_bfloat16, layout::bf16_to_float(layout::float_to_bf16(x)))       \
-  X(round_float16, layout::fp16_to_float(layout::float_to_fp16(x)))        \
-  X(round_fp8_e4m3fn, layout::sen143_to_float(layout::float_to_sen143(x))) \
+// clang-format off
+#define SPYRE_SCALAR_UNARY(X)                                                \
+  X(i1, calc_i1(x))                                                          \
+  X(i1e, calc_i1e(x))                                                        \
+  X(signbit, static_cast<float>(layout::float_bits(x) >> 31))                \
+  X(round_sen169, layout::sen169_to_float(layout::float_to_sen169(x)))       \
+  X(round_bfloat16, layout::bf16_to_float(layout::float_to_bf16(x)))         \
+  X(round_float16, layout::fp16_to_float(layout::float_to_fp16(x)))          \
+  X(round_fp8_e4m3fn, layout::sen143_to_float(layout::float_to_sen143(x)))   \
   X(round_fp8_e5m2fnuz, layout::sen152_to_float(layout::float_to_sen152(x)))
+// clang-format on
 
+// clang-format off
 #define SPYRE_SCALAR_BINARY(X)                      \
   X(remainder, remainder_lane(x, y))                \
   X(floordiv, floordiv_lane(x, y))                  \
   X(fmax, (x != x || y > x ? (y != y ? x : y) : x)) \
   X(fmin, (x != x || y < x ? (y != y ? x : y) : x))
+// clang-format on
 
 namespace ops {
 #define X(name, text)                    \

@@ -67,31 +67,55 @@ inline int64_t pow_lane(int64_t x, int64_t y) {
   return s(result);
 }
 
-#define SPYRE_INT_UNARY_ROWS(X)                                           \
-  X(neg_i, s(0 - u(x)))                                                   \
-  X(abs_i, (x < 0 ? s(0 - u(x)) : x))                                     \
-  X(sign_i, static_cast<int64_t>(x > 0) - static_cast<int64_t>(x < 0))    \
-  X(not_i, ~x)                                                            \
-  X(wrap_i8, static_cast<int8_t>(x)) X(wrap_i16, static_cast<int16_t>(x)) \
-      X(wrap_i32, static_cast<int32_t>(x)) X(wrap_u8, static_cast<uint8_t>(x))
+// clang-format off
+#define SPYRE_INT_UNARY_ROWS(X)                                        \
+  X(neg_i, s(0 - u(x)))                                                \
+  X(abs_i, (x < 0 ? s(0 - u(x)) : x))                                  \
+  X(sign_i, static_cast<int64_t>(x > 0) - static_cast<int64_t>(x < 0)) \
+  X(not_i, ~x)                                                         \
+  X(wrap_i8, static_cast<int8_t>(x))                                   \
+  X(wrap_i16, static_cast<int16_t>(x))                                 \
+  X(wrap_i32, static_cast<int32_t>(x))                                 \
+  X(wrap_u8, static_cast<uint8_t>(x))
+// clang-format on
 
 // A shift by a negative amount or by 64 or more shifts everything out, as ATen has it.
-#define SPYRE_INT_BINARY_ROWS(X)                                                                 \
-  X(add_i, s(u(x) + u(y)))                                                                       \
-  X(sub_i, s(u(x) - u(y)))                                                                       \
-  X(mul_i, s(u(x) * u(y)))                                                                       \
-  X(floordiv_i, floordiv_lane(x, y)) X(truncdiv_i, truncdiv_lane(x, y))                          \
-      X(remainder_i, remainder_lane(x, y)) X(fmod_i, fmod_lane(x, y))                            \
-          X(maximum_i, (x > y ? x : y)) X(minimum_i, (x < y ? x : y)) X(and_i, x& y)             \
-              X(or_i, x | y) X(xor_i, x ^ y) X(shl_i, (u(y) >= 64 ? 0 : s(u(x) << (u(y) & 63)))) \
-                  X(shr_i, (u(y) >= 64 ? x >> 63 : x >> (u(y) & 63))) X(pow_i, pow_lane(x, y))
+// clang-format off
+#define SPYRE_INT_BINARY_ROWS(X)                      \
+  X(add_i, s(u(x) + u(y)))                            \
+  X(sub_i, s(u(x) - u(y)))                            \
+  X(mul_i, s(u(x) * u(y)))                            \
+  X(floordiv_i, floordiv_lane(x, y))                  \
+  X(truncdiv_i, truncdiv_lane(x, y))                  \
+  X(remainder_i, remainder_lane(x, y))                \
+  X(fmod_i, fmod_lane(x, y))                          \
+  X(maximum_i, (x > y ? x : y))                       \
+  X(minimum_i, (x < y ? x : y))                       \
+  X(and_i, x & y)                                      \
+  X(or_i, x | y)                                      \
+  X(xor_i, x ^ y)                                     \
+  X(shl_i, (u(y) >= 64 ? 0 : s(u(x) << (u(y) & 63)))) \
+  X(shr_i, (u(y) >= 64 ? x >> 63 : x >> (u(y) & 63))) \
+  X(pow_i, pow_lane(x, y))
+// clang-format on
 
+// clang-format off
 #define SPYRE_INT_COMPARE_ROWS(X) \
-  X(eq_i, x == y) X(ne_i, x != y) X(lt_i, x < y) X(le_i, x <= y) X(gt_i, x > y) X(ge_i, x >= y)
+  X(eq_i, x == y)                 \
+  X(ne_i, x != y)                 \
+  X(lt_i, x < y)                  \
+  X(le_i, x <= y)                 \
+  X(gt_i, x > y)                  \
+  X(ge_i, x >= y)
+// clang-format on
 
 // Truth lanes are 0 or 1 exactly.
-#define SPYRE_BOOL_BINARY_ROWS(X) \
-  X(and_b, x* y) X(or_b, (x > y ? x : y)) X(xor_b, (x != y ? 1.0f : 0.0f))
+// clang-format off
+#define SPYRE_BOOL_BINARY_ROWS(X)  \
+  X(and_b, x * y)                   \
+  X(or_b, (x > y ? x : y))         \
+  X(xor_b, (x != y ? 1.0f : 0.0f))
+// clang-format on
 
 // --- conversions ---------------------------------------------------------------------------------
 
@@ -102,19 +126,30 @@ inline int64_t saturate(float x) {
 
 inline int64_t bits_of(float x) { return static_cast<int32_t>(layout::float_bits(x)); }
 
-#define SPYRE_FLOAT_TO_INT_ROWS(X)                                                                 \
-  X(f2i_i8, saturate<int8_t>(x))                                                                   \
-  X(f2i_i16, saturate<int16_t>(x))                                                                 \
-  X(f2i_i32, saturate<int32_t>(x))                                                                 \
-  X(f2i_i64, saturate<int64_t>(x)) X(f2i_u8, saturate<uint8_t>(x)) X(b2i, static_cast<int64_t>(x)) \
-      X(bits_f2i, bits_of(x))
+// clang-format off
+#define SPYRE_FLOAT_TO_INT_ROWS(X) \
+  X(f2i_i8, saturate<int8_t>(x))   \
+  X(f2i_i16, saturate<int16_t>(x)) \
+  X(f2i_i32, saturate<int32_t>(x)) \
+  X(f2i_i64, saturate<int64_t>(x)) \
+  X(f2i_u8, saturate<uint8_t>(x))  \
+  X(b2i, static_cast<int64_t>(x))  \
+  X(bits_f2i, bits_of(x))
+// clang-format on
 
-#define SPYRE_INT_TO_FLOAT_ROWS(X) \
-  X(i2f, static_cast<float>(x))    \
-  X(i2b, (x != 0 ? 1.0f : 0.0f)) X(bits_i2f, layout::bits_float(static_cast<uint32_t>(x)))
+// clang-format off
+#define SPYRE_INT_TO_FLOAT_ROWS(X)                          \
+  X(i2f, static_cast<float>(x))                             \
+  X(i2b, (x != 0 ? 1.0f : 0.0f))                            \
+  X(bits_i2f, layout::bits_float(static_cast<uint32_t>(x)))
+// clang-format on
 
+// clang-format off
 #define SPYRE_FLOAT_TO_BOOL_ROWS(X) \
-  X(f2b, (x != 0 ? 1.0f : 0.0f)) X(b2f, x) X(not_b, (x != 0 ? 0.0f : 1.0f))
+  X(f2b, (x != 0 ? 1.0f : 0.0f))    \
+  X(b2f, x)                         \
+  X(not_b, (x != 0 ? 0.0f : 1.0f))
+// clang-format on
 
 namespace ops {
 #define X(name, text)                                \

@@ -116,6 +116,7 @@ inline Value abs(Value x) { return detail::unary(Op::abs, Op::abs_i, x); }
 inline Value sign(Value x) { return detail::unary(Op::sign, Op::sign_i, x); }
 inline Value isnan(Value x) { return x.stage->emit(Op::isnan, {x}); }
 
+// clang-format off
 #define SPYRE_UNARY(name) \
   inline Value name(Value x) { return x.stage->emit(Op::name, {x}); }
 SPYRE_UNARY(exp)
@@ -123,14 +124,24 @@ SPYRE_UNARY(expm1)
 SPYRE_UNARY(log)
 SPYRE_UNARY(log2)
 SPYRE_UNARY(log10)
-SPYRE_UNARY(log1p) SPYRE_UNARY(sqrt) SPYRE_UNARY(rsqrt) SPYRE_UNARY(reciprocal) SPYRE_UNARY(sin)
-    SPYRE_UNARY(cos) SPYRE_UNARY(tanh) SPYRE_UNARY(erf) SPYRE_UNARY(sigmoid) SPYRE_UNARY(floor)
-        SPYRE_UNARY(trunc) SPYRE_UNARY(round) SPYRE_UNARY(frac) SPYRE_UNARY(signbit)
+SPYRE_UNARY(log1p)
+SPYRE_UNARY(sqrt)
+SPYRE_UNARY(rsqrt)
+SPYRE_UNARY(reciprocal)
+SPYRE_UNARY(sin)
+SPYRE_UNARY(cos)
+SPYRE_UNARY(tanh)
+SPYRE_UNARY(erf)
+SPYRE_UNARY(sigmoid)
+SPYRE_UNARY(floor)
+SPYRE_UNARY(trunc)
+SPYRE_UNARY(round)
+SPYRE_UNARY(frac)
+SPYRE_UNARY(signbit)
 #undef SPYRE_UNARY
+// clang-format on
 
-    /// x * y + z without rounding between.
-    inline Value fma(Value x, Value y, Value z) {
-  return x.stage->emit(Op::fma, {x, y, z});
-}
+/// x * y + z without rounding between.
+inline Value fma(Value x, Value y, Value z) { return x.stage->emit(Op::fma, {x, y, z}); }
 
 }  // namespace spyre::aten
