@@ -163,7 +163,8 @@ void keep_below_upper_bound(const at::Tensor& drawn, double lower) {
   for (int64_t i = 0; i < dense.numel(); ++i) {
     // Bit patterns grow with the magnitude: down is towards zero above it, away from it below.
     if ((value[i].x & 1) == 0) continue;
-    value[i].x = static_cast<uint16_t>((value[i].x & 0x8000) == 0 ? value[i].x - 1 : value[i].x + 1);
+    value[i].x =
+        static_cast<uint16_t>((value[i].x & 0x8000) == 0 ? value[i].x - 1 : value[i].x + 1);
     if (value[i] < least) value[i] = least;
   }
   if (!dense.is_same(drawn)) drawn.copy_(dense);
