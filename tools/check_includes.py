@@ -98,4 +98,4 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join([*include_problems(), *import_problems()]))
+    sys.exit("\n".join([*include_problems(), *import_problems()]) or 0)

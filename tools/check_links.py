@@ -28,4 +28,4 @@ def broken_links(root: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(broken_links(ROOT)))
+    sys.exit("\n".join(broken_links(ROOT)) or 0)

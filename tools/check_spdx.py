@@ -33,4 +33,4 @@ def _has_line(path: Path) -> bool:
 
 if __name__ == "__main__":
     bad = missing(ROOT)
-    sys.exit("\n".join(f"{path}: the first lines lack '{LINE}'" for path in bad))
+    sys.exit("\n".join(f"{path}: the first lines lack '{LINE}'" for path in bad) or 0)

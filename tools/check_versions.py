@@ -102,4 +102,4 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 if __name__ == "__main__":
     found = tag_problems(sys.argv[1]) if len(sys.argv) > 1 else range_problems()
-    sys.exit("\n".join(found))
+    sys.exit("\n".join(found) or 0)
