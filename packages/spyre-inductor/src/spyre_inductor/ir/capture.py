@@ -12,13 +12,18 @@ from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import (
     CeilDiv,
     CleanDiv,
+    FloatPow,
+    FloatTrueDiv,
     FloorDiv,
     Identity,
+    IntTrueDiv,
     Max,
     Min,
     Mod,
     ModularIndexing,
+    PowByNatural,
     PythonMod,
+    ToFloat,
     Where,
 )
 from typing_extensions import override
@@ -169,6 +174,27 @@ class CaptureHandler(ValueHandler):
             f"index expression {e} has {type(e).__name__}, which the device cannot compute"
         )
 
+    def _float_value(self, e: sympy.Expr) -> Value:
+        """Computes a real expression over sizes, such as 1 / sqrt(head_dim), in float registers."""
+        float32 = torch.float32
+        if e.is_Number and not e.is_Integer:
+            return self.constant(float(e), float32)
+        if isinstance(e, ToFloat):
+            return self._float_value(e.args[0])
+        if e.is_Add or e.is_Mul:
+            values = [self._float_value(arg) for arg in e.args]
+            total = values[0]
+            for value in values[1:]:
+                total = self.emit("add" if e.is_Add else "mul", total, value, dtype=float32)
+            return total
+        for kinds, op in (
+            ((IntTrueDiv, FloatTrueDiv), "div"),
+            ((FloatPow, PowByNatural, sympy.Pow), "pow"),
+        ):
+            if isinstance(e, kinds):
+                return self.emit(op, *(self._float_value(arg) for arg in e.args), dtype=float32)
+        return self.to_dtype(self._integer_value(e), float32)
+
     def _condition(self, e: sympy.Basic) -> Value:
         for kind, op in (
             (sympy.Lt, "lt"),
@@ -195,6 +221,8 @@ class CaptureHandler(ValueHandler):
     @override
     def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
         expr = sympy.sympify(expr)
+        if lane_type(dtype) == "F" and expr.is_integer is not True:
+            return self.to_dtype(self._float_value(expr), dtype)
         value = self._integer_value(expr)
         return (
             self.to_dtype(value, dtype)

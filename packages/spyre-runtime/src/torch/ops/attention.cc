@@ -41,6 +41,9 @@ struct Attention {
 bool can_fuse(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
               const std::optional<at::Tensor>& mask, double dropout) {
   for (const at::Tensor* tensor : {&query, &key, &value}) {
+    // While tracing (fake tensors), the composed form: the compiler fuses it with what is around
+    // it.
+    if (tensor->unsafeGetTensorImpl()->is_python_dispatch()) return false;
     if (!is_spyre(*tensor) || tensor->dim() != 4 || tensor->numel() == 0 ||
         type_class(tensor->scalar_type()) != 'f' || tensor->scalar_type() != query.scalar_type() ||
         tensor->device() != query.device() || tensor->size(0) != query.size(0) ||
