@@ -221,18 +221,11 @@ bool attention_backward(Call& call) {
   return true;
 }
 
-/// Whether a call is only being recorded, by torch.compile or torch.export. Then attention is
-/// composed of operators that the compiler fuses better than it could call this one.
-bool is_traced(const at::Tensor& tensor) {
-  return tensor.key_set().has_any(
-      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::Functionalize}));
-}
-
 /// Which way scaled_dot_product_attention goes: PyTorch's SDPBackend.
 int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                const std::optional<at::Tensor>& mask, double dropout, bool /*is_causal*/,
                std::optional<double> /*scale*/, bool enable_gqa) {
-  const bool fuses = !enable_gqa && !is_traced(query) && can_fuse(query, key, value, mask, dropout);
+  const bool fuses = !enable_gqa && can_fuse(query, key, value, mask, dropout);
   return static_cast<int64_t>(fuses ? sdp::SDPBackend::overrideable : sdp::SDPBackend::math);
 }
 
