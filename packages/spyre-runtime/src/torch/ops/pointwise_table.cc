@@ -31,7 +31,22 @@ bool divides_safely(const Call& call, char type) {
 
 /// div with rounding_mode=None is true division, of floats only.
 bool divides_with_mode(const Call& call, char type) {
-  return call.has(2) ? divides_safely<1>(call, type) : type == 'f';
+  if (!call.has(2)) return type == 'f';
+  const std::string_view mode = call[2].toStringRef();
+  return (mode == "floor" || mode == "trunc") && divides_safely<1>(call, type);
+}
+
+/// A derivative that is computed from the result needs a slope that keeps the sign.
+template <int slope, int from_result>
+bool is_invertible(const Call& call, char) {
+  return !call[from_result].toBool() || call[slope].toScalar().toDouble() >= 0;
+}
+
+/// The approximation that gelu names, at `position`; others are errors, which the CPU words.
+template <int position>
+bool has_gelu(const Call& call, char) {
+  const std::string_view name = call[position].toStringRef();
+  return name == "none" || name == "tanh";
 }
 
 bool has_natural_exponent(const Call& call, char type) {
@@ -41,6 +56,16 @@ bool has_natural_exponent(const Call& call, char type) {
 template <int first, int second>
 bool has_either(const Call& call, char) {
   return call.has(first) || call.has(second);
+}
+
+/// The difference of truth values is an error, which the CPU words.
+bool subtracts_no_bool(const Call& call, char) {
+  for (int i = 0; i < 2; ++i) {
+    const c10::IValue& value = call[i];
+    if (value.isBool()) return false;
+    if (value.isTensor() && value.toTensor().scalar_type() == ScalarType::Bool) return false;
+  }
+  return true;
 }
 
 // --- bodies that take more than a line -----------------------------------------------------------
@@ -126,8 +151,6 @@ Value softplus(Value x, Value beta, Value threshold) {
   return where(scaled > threshold, x, log1p(exp(scaled)) / beta);
 }
 
-Value log_sigmoid(Value x) { return minimum(x, like(x, 0)) - log1p(exp(-abs(x))); }
-
 Value gelu_backward(A a) {
   const Value grad = a[0];
   const Value x = a[1];
@@ -165,12 +188,16 @@ Value logit_backward(A a) {
   return where((x < a[2]) | (x > 1 - a[2]), 0, inside);
 }
 
-#define UNARY(name, op) \
-  {name, Rule::kFloat, "f", k1, [](A a) { return a.stage().emit(Op::op, {a[0]}); }}
+#define UNARY(name, op)                                                             \
+  {                                                                                 \
+    name, Rule::kFloat, "f", k1, [](A a) { return a.stage().emit(Op::op, {a[0]}); } \
+  }
 /// Rounding of integers is the identity.
-#define ROUNDING(name, op)      \
-  {name, Rule::kSame, "fi", k1, \
-   [](A a) { return a[0].type == Type::I ? a[0] : a.stage().emit(Op::op, {a[0]}); }}
+#define ROUNDING(name, op)                                                               \
+  {                                                                                      \
+    name, Rule::kSame, "fi", k1,                                                         \
+        [](A a) { return a[0].type == Type::I ? a[0] : a.stage().emit(Op::op, {a[0]}); } \
+  }
 #define BOTH(tensor_name, scalar_name, rule, types, body) \
   {tensor_name, rule, types, k2, body}, { scalar_name, rule, types, k2, body }
 
@@ -182,8 +209,10 @@ const std::vector<PointwiseOp>& table() {
        return a[0].type == Type::F && !a[2].is_constant(1) ? fma(a[1], a[2], a[0])
                                                             : a[0] + a[2] * a[1];
      }},
-    {"sub.Tensor", Rule::kArithmetic, "fi", k2, [](A a) { return a[0] - a[2] * a[1]; }},
-    {"rsub.Tensor", Rule::kArithmetic, "fi", k2, [](A a) { return a[1] - a[2] * a[0]; }},
+    {"sub.Tensor", Rule::kArithmetic, "fi", k2, [](A a) { return a[0] - a[2] * a[1]; },
+     subtracts_no_bool},
+    {"rsub.Tensor", Rule::kArithmetic, "fi", k2, [](A a) { return a[1] - a[2] * a[0]; },
+     subtracts_no_bool},
     {"mul.Tensor", Rule::kArithmetic, "fib", k2, [](A a) { return a[0] * a[1]; }},
     {"div.Tensor", Rule::kFloatArithmetic, "f", k2, [](A a) { return a[0] / a[1]; }},
     {"div.Tensor_mode", Rule::kArithmetic, "fi", k2, divide_with_mode, divides_with_mode},
@@ -289,7 +318,8 @@ const std::vector<PointwiseOp>& table() {
     // activations
     {"relu", Rule::kSame, "fi", k1, [](A a) { return maximum(a[0], like(a[0], 0)); }},
     {"gelu", Rule::kSame, "f", k1,
-     [](A a) { return a.stage().emit(a.text(1) == "tanh" ? Op::gelu_tanh : Op::gelu, {a[0]}); }},
+     [](A a) { return a.stage().emit(a.text(1) == "tanh" ? Op::gelu_tanh : Op::gelu, {a[0]}); },
+     has_gelu<1>},
     {"silu", Rule::kSame, "f", k1, [](A a) { return a.stage().emit(Op::silu, {a[0]}); }},
     {"hardtanh", Rule::kSame, "f", k1, [](A a) { return minimum(maximum(a[0], a[1]), a[2]); }},
     {"leaky_relu", Rule::kSame, "f", k1, [](A a) { return where(a[0] > 0, a[0], a[0] * a[1]); }},
@@ -308,7 +338,8 @@ const std::vector<PointwiseOp>& table() {
      [](A a) {
        const Value x = a[0];
        return where(x > a[1], x - a[1], where(x < -a[1], x + a[1], x * 0));
-     }},
+     },
+     [](const Call& call, char) { return call[1].toScalar().toDouble() >= 0; }},
     {"hardshrink", Rule::kSame, "f", k1,
      [](A a) { return where((a[0] >= -a[1]) & (a[0] <= a[1]), 0, a[0]); }},
     {"_prelu_kernel", Rule::kSame, "f", k2,
@@ -320,7 +351,7 @@ const std::vector<PointwiseOp>& table() {
     {"tanh_backward", Rule::kPromote, "f", k2, [](A a) { return a[0] * (1 - a[1] * a[1]); }},
     {"threshold_backward", Rule::kPromote, "fi", k2,
      [](A a) { return where(a[1] <= a[2], 0, a[0]); }},
-    {"gelu_backward", Rule::kPromote, "f", k2, gelu_backward},
+    {"gelu_backward", Rule::kPromote, "f", k2, gelu_backward, has_gelu<2>},
     {"silu_backward", Rule::kPromote, "f", k2,
      [](A a) {
        const Value s = sigmoid(a[1]);
@@ -329,8 +360,8 @@ const std::vector<PointwiseOp>& table() {
     {"hardtanh_backward", Rule::kPromote, "f", k2,
      [](A a) { return where((a[1] <= a[2]) | (a[1] >= a[3]), 0, a[0]); }},
     {"leaky_relu_backward", Rule::kPromote, "f", k2,
-     [](A a) { return where(a[1] > 0, a[0], a[0] * a[2]); }},
-    {"elu_backward", Rule::kPromote, "f", 0b100001, elu_backward},
+     [](A a) { return where(a[1] > 0, a[0], a[0] * a[2]); }, is_invertible<2, 3>},
+    {"elu_backward", Rule::kPromote, "f", 0b100001, elu_backward, is_invertible<1, 4>},
     {"softplus_backward", Rule::kPromote, "f", k2,
      [](A a) {
        const Value scaled = a[1] * a[2];
