@@ -157,7 +157,7 @@ def _renew_values(gm: Any, traced: dict[Any, Any]) -> None:
     from torch._inductor.fx_utils import get_fake_args_kwargs
     from torch._inductor.virtualized import V
 
-    changed = set()
+    changed: set[Any] = set()
     for node in gm.graph.nodes:
         if node.op != "call_function":
             continue
