@@ -449,10 +449,10 @@ def retry_unsupported(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     def compile_graph(gm: Any, *args: Any, **kwargs: Any) -> Any:
         forced: dict[str, str] = {}
         token = _forced.set(forced)
+        pristine, meta = _copy_graph(gm.graph), dict(gm.meta)
+        attempt = gm
         try:
             for _ in range(8):
-                attempt = torch.fx.GraphModule(gm, _copy_graph(gm.graph))
-                attempt.meta.update(gm.meta)
                 torch_compat.take_unsupported()
                 try:
                     return inner_compile(attempt, *args, **kwargs)
@@ -461,7 +461,9 @@ def retry_unsupported(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
                     if not fresh.keys() - forced.keys():
                         raise
                     forced.update(fresh)
-            return inner_compile(gm, *args, **kwargs)
+                attempt = torch.fx.GraphModule(gm, _copy_graph(pristine))
+                attempt.meta.update(meta)
+            return inner_compile(attempt, *args, **kwargs)
         finally:
             _forced.reset(token)
 
