@@ -90,7 +90,7 @@ def test_numbers_are_taken_in_the_dtype_of_the_integers(dtype: torch.dtype) -> N
     for run in (
         lambda x: x == -1,
         lambda x: x < -1,
-        lambda x: -1 >= x,
+        lambda x: x >= -1,
         lambda x: x // -1,
         lambda x: x % -2,
         lambda x: torch.fmod(x, -2),
@@ -103,6 +103,22 @@ def test_numbers_are_taken_in_the_dtype_of_the_integers(dtype: torch.dtype) -> N
     ):
         found = mismatch(run(a.to("spyre")), run(a), rtol=0, atol=0)
         assert found is None, found
+
+
+def test_wider_out_of_half() -> None:
+    a = torch.tensor([1.5, -2.0, 40.0], dtype=torch.float16)
+    x = a.to("spyre")
+    for run in (
+        torch.hypot,
+        torch.logaddexp,
+        lambda p, q, out: torch.lerp(p, q, 0.25, out=out),
+        lambda p, q, out: torch.threshold(p, 1.0, 2.0, out=out),
+    ):
+        expected, found = torch.empty(3), torch.empty(3, device="spyre")
+        run(a, a, out=expected)
+        run(x, x, out=found)
+        assert mismatch(found, expected, rtol=2.0**-9, atol=0) is None
+    assert torch.hypot(x, x.float()).dtype == torch.float32
 
 
 def test_division_of_integers_by_zero_raises() -> None:

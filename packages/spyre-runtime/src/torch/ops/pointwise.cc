@@ -142,7 +142,11 @@ bool make_plan(const PointwiseOp& op, const Call& call, Plan& plan) {
   if (op.accepts != nullptr && !op.accepts(call, type)) return false;
   const bool to_bool = op.rule == Rule::kCompare || op.rule == Rule::kLogical;
   plan.result = to_bool ? ScalarType::Bool : plan.compute;
-  return true;
+  // Selections and the ops that do not promote mostly refuse an out tensor of another dtype; the
+  // CPU knows which, and words it.
+  const at::Tensor out = call.output();
+  return !out.defined() || out.scalar_type() == plan.result ||
+         (op.rule != Rule::kSame && op.conditions == 0);
 }
 
 /// The result when nothing needs broadcasting, checking or permuting; undefined otherwise.
@@ -167,11 +171,6 @@ at::Tensor make_result(const PointwiseOp& op, const Plan& plan, const Call& call
   if (out.defined() && out.scalar_type() != plan.result) {
     // Truth values may be written as any dtype.
     if (op.rule != Rule::kCompare && op.rule != Rule::kLogical) {
-      TORCH_CHECK(op.rule != Rule::kSame, "Found dtype ", out.scalar_type(), " but expected ",
-                  plan.result);
-      // Selections write what they select.
-      TORCH_CHECK(op.conditions == 0, "Expected out type to be ", plan.result, " but got ",
-                  out.scalar_type());
       TORCH_CHECK(c10::canCast(plan.result, out.scalar_type()), "result type ", plan.result,
                   " can't be cast to the desired output type ", out.scalar_type());
     }

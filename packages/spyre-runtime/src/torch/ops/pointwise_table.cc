@@ -36,6 +36,10 @@ bool divides_with_mode(const Call& call, char type) {
   return (mode == "floor" || mode == "trunc") && divides_safely<1>(call, type);
 }
 
+bool gives_truth(const Call& call, char) {
+  return !call.has_output() || call.output().scalar_type() == ScalarType::Bool;
+}
+
 /// A derivative that is computed from the result needs a slope that keeps the sign.
 template <int slope, int from_result>
 bool is_invertible(const Call& call, char) {
@@ -188,16 +192,12 @@ Value logit_backward(A a) {
   return where((x < a[2]) | (x > 1 - a[2]), 0, inside);
 }
 
-#define UNARY(name, op)                                                             \
-  {                                                                                 \
-    name, Rule::kFloat, "f", k1, [](A a) { return a.stage().emit(Op::op, {a[0]}); } \
-  }
+#define UNARY(name, op) \
+  {name, Rule::kFloat, "f", k1, [](A a) { return a.stage().emit(Op::op, {a[0]}); }}
 /// Rounding of integers is the identity.
-#define ROUNDING(name, op)                                                               \
-  {                                                                                      \
-    name, Rule::kSame, "fi", k1,                                                         \
-        [](A a) { return a[0].type == Type::I ? a[0] : a.stage().emit(Op::op, {a[0]}); } \
-  }
+#define ROUNDING(name, op)      \
+  {name, Rule::kSame, "fi", k1, \
+   [](A a) { return a[0].type == Type::I ? a[0] : a.stage().emit(Op::op, {a[0]}); }}
 #define BOTH(tensor_name, scalar_name, rule, types, body) \
   {tensor_name, rule, types, k2, body}, { scalar_name, rule, types, k2, body }
 
@@ -246,11 +246,11 @@ const std::vector<PointwiseOp>& table() {
     BOTH("clamp_max.Tensor", "clamp_max", Rule::kPromote, "fi",
          [](A a) { return minimum(a[0], a[1]); }),
     {"atan2", Rule::kFloat, "f", k2, [](A a) { return atan2(a[0], a[1]); }},
-    {"hypot", Rule::kSame, "f", k2, [](A a) { return hypot(a[0], a[1]); }},
+    {"hypot", Rule::kPromote, "f", k2, [](A a) { return hypot(a[0], a[1]); }},
     {"copysign.Tensor", Rule::kFloat, "f", k2, [](A a) { return copysign(a[0], a[1]); }},
     {"heaviside", Rule::kSame, "fi", k2,
      [](A a) { return where(a[0] == 0, a[1], a.stage().convert(a[0] > 0, a[0].type)); }},
-    {"logaddexp", Rule::kSame, "f", k2, [](A a) { return log_add_exp(a, Op::exp, Op::log1p); }},
+    {"logaddexp", Rule::kPromote, "f", k2, [](A a) { return log_add_exp(a, Op::exp, Op::log1p); }},
     {"xlogy.Tensor", Rule::kFloat, "f", k2, [](A a) { return xlogy(a[0], a[1], log(a[1])); }},
     {"special_xlog1py", Rule::kFloat, "f", k2,
      [](A a) { return xlogy(a[0], a[1], log1p(a[1])); }},
@@ -310,8 +310,10 @@ const std::vector<PointwiseOp>& table() {
      [](A a) { return a[0].type == Type::F ? isnan(a[0]) : a[0] != a[0]; }},
     {"isinf", Rule::kCompare, "fib", k1,
      [](A a) { return a[0].type == Type::F ? is_infinite(a, a[0]) : a[0] != a[0]; }},
-    {"isposinf", Rule::kCompare, "f", k1, [](A a) { return is_infinite(a, a[0]) & (a[0] > 0); }},
-    {"isneginf", Rule::kCompare, "f", k1, [](A a) { return is_infinite(a, a[0]) & (a[0] < 0); }},
+    {"isposinf", Rule::kCompare, "f", k1, [](A a) { return is_infinite(a, a[0]) & (a[0] > 0); },
+     gives_truth},
+    {"isneginf", Rule::kCompare, "f", k1, [](A a) { return is_infinite(a, a[0]) & (a[0] < 0); },
+     gives_truth},
     {"signbit", Rule::kCompare, "fi", k1,
      [](A a) { return a[0].type == Type::F ? signbit(a[0]) : a[0] < 0; }},
 
