@@ -12,6 +12,7 @@ import zlib
 
 import pytest
 import torch
+from helpers import to_device
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
@@ -90,6 +91,14 @@ def samples(op, dtype, count):
     return found
 
 
+def clone(x):
+    """A tensor of a storage of its own, with the same strides and offset in it."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    base = torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
+    return base.clone().as_strided(x.size(), x.stride(), x.storage_offset())
+
+
 def run(op, dtype, count):
     compared = 0
     for sample in samples(op, dtype, count):
@@ -98,21 +107,14 @@ def run(op, dtype, count):
         def fn(x, a, k):
             return op.op(x, *a, **k)
 
-        move = lambda t: t.to("spyre") if isinstance(t, torch.Tensor) else t  # noqa: E731
-        ours = pytree.tree_map(move, args)
+        ours = to_device(args)
         place = lambda d: torch.device("spyre") if isinstance(d, torch.device) else d  # noqa: E731
         ours = pytree.tree_map(place, ours)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            expected = fn(
-                *pytree.tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, args)
-            )
+            expected = fn(*pytree.tree_map(clone, args))
             try:
-                eager = fn(
-                    *pytree.tree_map(
-                        lambda t: t.clone() if isinstance(t, torch.Tensor) else t, ours
-                    )
-                )
+                eager = fn(*pytree.tree_map(clone, ours))
             except Exception as error:
                 eager = error  # eager cannot do it either: the compiled one may fail as well
             torch._dynamo.reset()
