@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled operations that must do what eager ones do where decompositions or programs would not."""
+"""Operations that do what eager ones do, where decompositions or programs alone would not."""
 
 from __future__ import annotations
 
