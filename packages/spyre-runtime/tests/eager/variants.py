@@ -240,8 +240,9 @@ def check_out(op: OpInfo, dtype: torch.dtype, sample: SampleInput, *, kind: str)
 
 
 def moved(tree: Any) -> Any:
-    """Arguments on the device; tensors that share memory share it there."""
+    """Arguments on the device; what is one tensor, or shares memory, does so there."""
     storages: dict[int, torch.Tensor] = {}
+    tensors: dict[int, torch.Tensor] = {}
 
     def move(x: Any) -> Any:
         if isinstance(x, torch.device) or x == "cpu":
@@ -254,7 +255,8 @@ def moved(tree: Any) -> Any:
             count = storage.nbytes() // x.element_size()
             flat = x.detach().as_strided((count,), (1,), 0).to("spyre")
             storages[storage._cdata] = flat
-        return flat.as_strided(x.size(), x.stride(), x.storage_offset())
+        view = flat.as_strided(x.size(), x.stride(), x.storage_offset())
+        return tensors.setdefault(id(x), view)
 
     return tree_map(move, tree)
 

@@ -155,7 +155,9 @@ bool arange(Call& call) {
       !is_representable(last, dtype)) {
     return false;
   }
-  if (out.dim() != 1 || out.numel() != size) at::native::resize_output(out, {size});
+  // An out tensor of as many elements keeps its shape.
+  if (out.dim() != 1 && out.numel() == size) return false;
+  if (out.numel() != size) at::native::resize_output(out, {size});
   if (size != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);

@@ -59,8 +59,9 @@ bool cat(Call& call) {
   at::Tensor out = call.output();
   if (out.defined()) {
     if (out.scalar_type() != dtype || out.device() != first.device()) return false;
-    at::native::resize_output(out, size);
     at::assert_no_internal_overlap(out);
+    for (size_t i = 0; i < list.size(); ++i) at::assert_no_overlap(out, list.get(i));
+    at::native::resize_output(out, size);
     for (const at::Tensor& tensor : tensors) at::assert_no_overlap(out, tensor);
   } else if (all_contiguous || format == c10::MemoryFormat::Contiguous) {
     out = empty(size, dtype, first.device());
