@@ -53,8 +53,10 @@ bool check_view(const Layout& layout, const std::vector<int64_t>& size,
         "the " + describe(size, stride, storage_offset) + " reaches host offsets " +
         (overflow ? std::string("beyond 64 bits")
                   : std::to_string(low) + " to " + std::to_string(high)) +
-        ", but the storage has elements at 0 to " + std::to_string(layout.host_span() - 1) + " (" +
-        layout.repr() + "); check the view against its storage");
+        ", but the storage has " +
+        (layout.host_span() ? "elements at 0 to " + std::to_string(layout.host_span() - 1)
+                            : std::string("no elements")) +
+        " (" + layout.repr() + "); check the view against its storage");
   }
   return true;
 }
@@ -153,8 +155,14 @@ std::vector<Run> contiguous_runs(const Layout& layout, const std::vector<int64_t
   const DeviceView view = resolve_view(layout, size, stride, storage_offset);
   std::vector<Run> runs;
   int64_t numel = 1;
-  for (int64_t extent : size) numel *= extent;
-  if (numel == 0) return runs;
+  if (std::find(size.begin(), size.end(), 0) != size.end()) return runs;
+  for (int64_t extent : size) {
+    if (checked_mul(numel, extent, &numel)) {
+      throw std::invalid_argument("the " + describe(size, stride, storage_offset) +
+                                  " has more elements than a 64-bit integer counts; "
+                                  "resolve_view() gives loops for it");
+    }
+  }
 
   // In steps of the innermost loop when that is contiguous, of single elements otherwise.
   std::vector<ViewLoop> loops = view.loops;

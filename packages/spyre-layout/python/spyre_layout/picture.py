@@ -56,7 +56,7 @@ def describe_dimensions(layout: SpyreTensorLayout) -> list[DimensionRole]:
     roles = []
     last = len(layout.device_size) - 1
     for k, (size, stride) in enumerate(zip(layout.device_size, layout.stride_map, strict=True)):
-        found = _host_dimension(layout, stride)
+        found = _host_dimension(layout, k)
         if stride < 0:
             text = "a stick of one element" if k == last else "no host dimension"
         elif found is None:
@@ -74,21 +74,25 @@ def describe_dimensions(layout: SpyreTensorLayout) -> list[DimensionRole]:
     return roles
 
 
-def _host_dimension(layout: SpyreTensorLayout, stride: int) -> tuple[int, int] | None:
-    """Find the host dimension that a device dimension walks along, and by how many elements."""
+def _host_dimension(layout: SpyreTensorLayout, k: int) -> tuple[int, int] | None:
+    """Find the host dimension that device dimension k walks along, and by how many elements.
+
+    Several may have a fitting stride: one that k covers comes first, then one of small steps.
+    """
+    stride = layout.stride_map[k]
     if layout.host_size is None or layout.host_strides is None or stride < 0:
         return None
-    best = None
+    covers_all = k == len(layout.device_size) - 1  # a stick is a part by nature
+    found = []
     for dim, (size, own) in enumerate(zip(layout.host_size, layout.host_strides, strict=True)):
-        if (
-            size > 1
-            and stride % own == 0
-            and stride // own < max(size, layout.elems_per_stick() + 1)
-        ):
-            step = stride // own
-            if best is None or step < best[1]:
-                best = dim, step
-    return best
+        step, rest = divmod(stride, max(own, 1))
+        if size != 1 and rest == 0 and step < max(size, layout.elems_per_stick() + 1):
+            covers = covers_all or layout.device_size[k] * step >= size
+            found.append((not covers, step, dim))
+    if not found:
+        return None
+    _, step, dim = min(found)
+    return dim, step
 
 
 def _index_text(layout: SpyreTensorLayout, stick: Stick) -> str:
@@ -146,7 +150,18 @@ def _summary(layout: SpyreTensorLayout) -> list[tuple[str, str]]:
 # ---- text ----------------------------------------------------------------------------------------
 
 _PALETTE = (39, 208, 71, 170, 220, 45, 203, 149)
-_BAR = 32
+_BARS = (8, 32)  # columns: at least, at most
+
+
+class _Marks(NamedTuple):
+    """What bars are drawn with."""
+
+    element: str
+    padding: str
+
+
+_BLOCKS = _Marks("█", "░")
+_ASCII = _Marks("#", ".")
 
 
 def to_text(
@@ -155,6 +170,8 @@ def to_text(
     sticks: int = 16,
     at: Sequence[int] | None = None,
     color: bool = False,
+    ascii_only: bool = False,
+    width: int | None = None,
 ) -> str:
     """Draw a layout as text.
 
@@ -164,44 +181,65 @@ def to_text(
         at: Index of a host element (or its offset, where the host is unknown) whose address to
             tell.
         color: Use ANSI colours.
+        ascii_only: Draw with characters that every terminal has.
+        width: Columns of the terminal, to wrap lines and shorten bars; None for no limit.
     """
+    marks = _ASCII if ascii_only else _BLOCKS
 
     def paint(text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if color and text else text
 
-    lines = [paint(f"{key:8}", "1") + value for key, value in _summary(layout)]
+    def wrap(text: str, indent: int) -> str:
+        # Imported here: only narrow terminals need it.
+        from textwrap import fill
+
+        room = max(width - indent, 24) if width is not None else len(text) + 1
+        return fill(text, room, break_long_words=False).replace("\n", "\n" + " " * indent)
+
+    lines = [paint(f"{key:8}", "1") + wrap(value, 8) for key, value in _summary(layout)]
     roles = describe_dimensions(layout)
     lines += ["", paint(f"{'device dim':>10}  {'size':>8}  {'host stride':>11}  stands for", "1")]
     lines += [
-        f"{k:>10}  {role.size:>8}  {role.host_stride:>11}  {role.text}"
+        f"{k:>10}  {role.size:>8}  {role.host_stride:>11}  {wrap(role.text, 35)}"
         for k, role in enumerate(roles)
     ]
     if at is not None:
-        lines += ["", _address_text(layout, at)]
+        lines += ["", wrap(_address_text(layout, at), 0)]
     if layout.num_sticks == 0:
         return "\n".join([*lines, "", "no sticks: the tensor is empty"])
 
-    rows: list[tuple[str, str, str, str] | None] = []
-    for number in _shown(layout.num_sticks, sticks):
+    shown = list(_shown(layout.num_sticks, sticks))
+    drawn = {number: stick_at(layout, number) for number in shown if number is not None}
+    texts = {number: _index_text(layout, stick) for number, stick in drawn.items()}
+    number_width = max(5, *(len(str(number)) for number in drawn))
+    address_width = max(7, *(len(f"{stick.address:#x}") for stick in drawn.values()))
+    bar_width = _BARS[1]
+    if width is not None:
+        others = number_width + address_width + 6 + max(len(text) for text in texts.values())
+        bar_width = min(max(width - others, _BARS[0]), _BARS[1])
+
+    key = f"{marks.element} elements  {marks.padding} padding"
+    title = f"{'stick':>{number_width}}  {'address':>{address_width}}  "
+    if bar_width < len(key):
+        lines += ["", key]
+        key = ""
+    else:
+        lines.append("")
+    lines.append(paint(title + f"{key:<{bar_width}}  host elements", "1"))
+    for number in shown:
         if number is None:
-            rows.append(None)
+            lines.append(f"{'...':>{number_width}}")
             continue
-        stick = stick_at(layout, number)
-        full = round(stick.filled / len(stick.lanes) * _BAR)
+        stick = drawn[number]
+        full = round(stick.filled / len(stick.lanes) * bar_width)
         full = max(full, 1) if stick.filled else 0
         hue = _PALETTE[_tile_of(layout, stick) % len(_PALETTE)]
-        bar = paint("█" * full, f"38;5;{hue}") + paint("░" * (_BAR - full), "2")
-        rows.append((str(number), f"{stick.address:#x}", bar, _index_text(layout, stick)))
-    drawn = [row for row in rows if row is not None]
-    number_width = max(5, *(len(row[0]) for row in drawn))
-    address_width = max(7, *(len(row[1]) for row in drawn))
-    title = f"{'stick':>{number_width}}  {'address':>{address_width}}  "
-    lines += ["", paint(title + f"{'█ elements  ░ padding':<{_BAR}}  host elements", "1")]
-    for row in rows:
-        if row is None:
-            lines.append(f"{'...':>{number_width}}")
-        else:
-            lines.append(f"{row[0]:>{number_width}}  {row[1]:>{address_width}}  {row[2]}  {row[3]}")
+        bar = paint(marks.element * full, f"38;5;{hue}")
+        bar += paint(marks.padding * (bar_width - full), "2")
+        address = f"{stick.address:#x}"
+        lines.append(
+            f"{number:>{number_width}}  {address:>{address_width}}  {bar}  {texts[number]}"
+        )
     return "\n".join(lines)
 
 
@@ -288,7 +326,7 @@ def _host_panel(layout: SpyreTensorLayout, body: list[str], x: int, y: int) -> i
             _text(x, y, "host tensor unknown" if size is None else f"host tensor {size}", "title")
         )
         return 20
-    lane = _host_dimension(layout, layout.stride_map[-1])
+    lane = _host_dimension(layout, len(layout.device_size) - 1)
     across = lane[0] if lane else len(size) - 1
     others = [dim for dim in range(len(size)) if dim != across]
     down = others[-1] if others else None
