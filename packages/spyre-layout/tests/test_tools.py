@@ -47,6 +47,38 @@ def test_a_picture_tells_sticks_padding_and_addresses():
     assert re.search(r"^ 1499 +0x2ed80 +█+░+  \[4, 99, 128:150\]$", text, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        SpyreTensorLayout([2] * 12 + [2000, 130], "float16"),
+        SpyreTensorLayout([1_000_000], "int64"),
+        SpyreTensorLayout([512, 256], "float16", dim_order=[0, 1, -1]),
+        SpyreTensorLayout([1000] * 6 + [64], [64 * 1000**k for k in range(6)] + [1], "SEN169_FP16"),
+    ],
+    ids=["rank", "tiles", "sparse", "explicit"],
+)
+def test_nothing_in_a_drawing_runs_into_anything_else(layout):
+    root = ET.fromstring(to_svg(layout))
+    right = float(root.get("viewBox").split()[2])
+    rows = {}
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        width = {"title": 8, "small": 5, "mono": 6}.get(text.get("class"), 6) * len(text.text)
+        rows.setdefault(float(text.get("y")), []).append((float(text.get("x")), width))
+    for row in rows.values():
+        places = sorted(row)
+        for (x, width), (beside, _) in zip(places, [*places[1:], (right, 0)], strict=True):
+            assert x + width < beside
+
+
+def test_tiles_that_are_left_out_leave_a_gap():
+    texts = [
+        text for text in ET.fromstring(to_svg(SpyreTensorLayout([2000], "float16"))).itertext()
+    ]
+    assert "⋯" in texts
+    assert "1984:2000" in texts
+    assert "⋯" not in to_svg(SpyreTensorLayout([200], "float16"))
+
+
 def test_sticks():
     layout = SpyreTensorLayout([2, 70], "float16")
     stick = stick_at(layout, 1)
