@@ -63,8 +63,11 @@ bool check_view(const Layout& layout, const std::vector<int64_t>& size,
 
 /// Throws if an element of a view that is not affine falls between the positions of a layout with
 /// gaps.
-void check_positions(const Layout& layout, const std::vector<int64_t>& size,
+void check_positions(const Layout& layout, std::vector<int64_t> size,
                      const std::vector<int64_t>& stride, int64_t storage_offset) {
+  for (size_t d = 0; d < size.size(); ++d) {
+    if (stride[d] == 0) size[d] = 1;  // the same elements over again
+  }
   std::vector<int64_t> index(size.size(), 0);
   int64_t offset = storage_offset;
   while (true) {
