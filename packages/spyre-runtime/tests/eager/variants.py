@@ -227,7 +227,7 @@ def check_out(op: OpInfo, dtype: torch.dtype, sample: SampleInput, *, kind: str)
     found = mismatch(targets, [target for target, _ in here], strides=plain_strides, **options)
     if found and kind == "view":
         # Some CPU kernels take an out tensor for a contiguous one: the plain results will do too.
-        found = mismatch(targets, list(given), strides=False, rtol=0, atol=0) and found
+        found = mismatch(targets, [x.cpu() for x in given], strides=False, rtol=0, atol=0) and found
     for (target, place), (host, _) in zip(there, here, strict=True):
         # An out tensor of too few dimensions is resized: then the CPU writes elsewhere too.
         if found is None and place is not None and host.stride() == place.strides:
