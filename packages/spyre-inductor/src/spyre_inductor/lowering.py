@@ -240,7 +240,8 @@ def _dot(a: ir.TensorBox, b: ir.TensorBox, dtype: torch.dtype) -> ir.TensorBox |
         depth, 1
     ) or V.graph.sizevars.statically_known_equals(depth, 0):
         return None
-    load_a, load_b = a.make_loader(), b.make_loader()
+    with ir.ComputedBuffer.force_realize():  # a product loads its operands, constants as well
+        load_a, load_b = a.make_loader(), b.make_loader()
 
     def inner(index: Sequence[Any], reduce: Sequence[Any]) -> Any:
         *batch, m, n = index
