@@ -23,7 +23,7 @@ from torch._inductor.virtualized import V, ops
 from torch.utils import _pytree as pytree
 from typing_extensions import override
 
-from spyre_inductor import torch_compat
+from spyre_inductor import convolution, torch_compat
 from spyre_inductor.errors import UnsupportedError
 from spyre_inductor.ir.kernel import Builder, Value
 from spyre_inductor.ops.handler import ValueHandler
@@ -433,6 +433,7 @@ ASSERTIONS = {
 
 HANDLERS: dict[Any, Callable[..., Any]] = {
     **MATMULS,
+    **convolution.HANDLERS,
     **ARG_REDUCTIONS,
     **MIXED,
     **CASTS,

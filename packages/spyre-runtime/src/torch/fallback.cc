@@ -474,12 +474,5 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
 }
 
-// These have a kernel for PrivateUse1 in PyTorch that only raises; the fallback must be named.
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  for (const char* name : {"convolution_overrideable", "convolution_backward_overrideable"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
-  }
-}
-
 }  // namespace
 }  // namespace spyre::aten
