@@ -192,5 +192,5 @@ struct ProgramStats {
 };
 ProgramStats program_stats();
 
-}  // namespace SPYRE_RUNTIME_API runtime
+}  // namespace runtime
 }  // namespace spyre
