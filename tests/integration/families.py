@@ -60,7 +60,9 @@ def _draw(*size: int, low: int | None = None, high: int = 100) -> torch.Tensor:
     return torch.randint(low, high, size, generator=generator)
 
 
-def text(batch: int = 2, length: int = 12, padding: str | None = "right") -> dict[str, torch.Tensor]:
+def text(
+    batch: int = 2, length: int = 12, padding: str | None = "right"
+) -> dict[str, torch.Tensor]:
     """Token ids; all rows but the first are padded on a side."""
     ids = _draw(batch, length, low=3)
     if padding is None:
@@ -126,8 +128,11 @@ del _VISION["vocab_size"]
 _ENDS = {
     "vocab_size": 100,
     "d_model": 64,
-    **{f"{end}_{name}": n for end in ("encoder", "decoder") for name, n in (
-        ("layers", 1), ("attention_heads", 4), ("ffn_dim", 128))},
+    **{
+        f"{end}_{name}": n
+        for end in ("encoder", "decoder")
+        for name, n in (("layers", 1), ("attention_heads", 4), ("ffn_dim", 128))
+    },
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
@@ -324,8 +329,11 @@ OTHERS = {
         "Detr",
         "ForObjectDetection",
         _picture(64),
-        **{k: v for k, v in _ENDS.items() if k.startswith(("encoder", "decoder_", "d_model"))
-           and k != "decoder_start_token_id"},
+        **{
+            k: v
+            for k, v in _ENDS.items()
+            if k.startswith(("encoder", "decoder_", "d_model")) and k != "decoder_start_token_id"
+        },
         use_timm_backbone=False,
         use_pretrained_backbone=False,
         backbone=None,

@@ -42,9 +42,7 @@ def agree(actual, expected, kept=None, at_least=0.999):
     if kept is not None and expected.shape[:2] == kept.shape:  # rows of padding are nobody's
         actual, expected = actual[kept], expected[kept]
     assert torch.isfinite(actual).all()
-    cosine = torch.nn.functional.cosine_similarity(
-        actual.flatten(1), expected.flatten(1), dim=-1
-    )
+    cosine = torch.nn.functional.cosine_similarity(actual.flatten(1), expected.flatten(1), dim=-1)
     assert cosine.min() > at_least, f"lowest cosine {cosine.min():.5f}"
 
 
@@ -74,7 +72,9 @@ def test_a_compiled_family_agrees_with_the_cpu(name):
     family = ALL[name]
     model = family.make()
     inputs = family.inputs()
-    compiled = torch.compile(copy.deepcopy(model).half().to("spyre"), backend="spyre", fullgraph=True)
+    compiled = torch.compile(
+        copy.deepcopy(model).half().to("spyre"), backend="spyre", fullgraph=True
+    )
     with torch.inference_mode():
         expected = main_output(model(**inputs))
         given = on_device(inputs, torch.float16)
@@ -264,7 +264,12 @@ def test_weights_go_to_disk_and_back(tmp_path):
         torch.save(model.state_dict(), tmp_path / "state.pt")
         fresh = ENCODERS["bert"].make().half().to("spyre")
         fresh.load_state_dict(torch.load(tmp_path / "state.pt"))
-        for copied in (again.eval().to("spyre"), fresh, copy.deepcopy(model), model.cpu().to("spyre")):
+        for copied in (
+            again.eval().to("spyre"),
+            fresh,
+            copy.deepcopy(model),
+            model.cpu().to("spyre"),
+        ):
             assert torch.equal(main_output(copied(**inputs)).cpu(), expected)
 
 

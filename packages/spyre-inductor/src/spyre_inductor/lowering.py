@@ -23,9 +23,10 @@ from torch._inductor.virtualized import V, ops
 from torch.utils import _pytree as pytree
 from typing_extensions import override
 
-from spyre_inductor import convolution, torch_compat
+from spyre_inductor import torch_compat
 from spyre_inductor.errors import UnsupportedError
 from spyre_inductor.ir.kernel import Builder, Value
+from spyre_inductor.lowerings.convolution import CONVOLUTIONS
 from spyre_inductor.lowerings.division import DIVISIONS
 from spyre_inductor.lowerings.fallback import fall_back
 from spyre_inductor.lowerings.statistics import STATISTICS, correct_batch_norms
@@ -427,7 +428,7 @@ ASSERTIONS = {
 
 HANDLERS: dict[Any, Callable[..., Any]] = {
     **MATMULS,
-    **convolution.HANDLERS,
+    **CONVOLUTIONS,
     **ARG_REDUCTIONS,
     **DIVISIONS,
     **STATISTICS,

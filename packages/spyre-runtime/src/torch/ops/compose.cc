@@ -101,8 +101,10 @@ bool histc(Call& call) {
   const at::Tensor& self = call.tensor(0);
   const int64_t bins = call[1].toInt();
   constexpr int64_t kMostComparisons = int64_t{1} << 22;
-  if (!is_spyre(self) || type_class(self.scalar_type()) == 0 || self.scalar_type() == c10::ScalarType::Bool ||
-      bins < 1 || self.numel() * bins > kMostComparisons || !call.outputs_are(self.device(), {self.scalar_type()}))
+  if (!is_spyre(self) || type_class(self.scalar_type()) == 0 ||
+      self.scalar_type() == c10::ScalarType::Bool || bins < 1 ||
+      self.numel() * bins > kMostComparisons ||
+      !call.outputs_are(self.device(), {self.scalar_type()}))
     return false;
   const double low = call[2].toScalar().toDouble(), high = call[3].toScalar().toDouble();
   // Equal bounds stand for those of the elements.

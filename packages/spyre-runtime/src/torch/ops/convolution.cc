@@ -84,8 +84,7 @@ void emit(ProgramBuilder& program, const SumOfProducts& sum) {
   stage.phase(true);
   const Value x = stage.load(stage.access(sum.left, left));
   const Value y = stage.load(stage.access(sum.right, right, sum.right_offset));
-  Value result =
-      sum.is_dot ? stage.emit(Op::dot, {x, y}) : stage.emit(Op::reduce_sum, {x * y});
+  Value result = sum.is_dot ? stage.emit(Op::dot, {x, y}) : stage.emit(Op::reduce_sum, {x * y});
   stage.phase();
   if (sum.bias >= 0) result = result + stage.load(stage.access(sum.bias, bias));
   stage.store(stage.access(sum.out, out), result);
@@ -107,8 +106,8 @@ void warn_if_rounded(const Call& call, ScalarType dtype, bool is_dot) {
 /// out[n, o, p] = bias[o] + sum of in[n, i, p * stride + t * dilation] * weight[o, i, t] over i
 /// and t, for each group. Transposed: weight[i, o, taps - 1 - t].
 void convolve(const Call& call, const at::Tensor& out, const Spread& in, const at::Tensor& weight,
-              const std::optional<at::Tensor>& bias, const Numbers& stride,
-              const Numbers& dilation, int64_t groups, bool is_transposed) {
+              const std::optional<at::Tensor>& bias, const Numbers& stride, const Numbers& dilation,
+              int64_t groups, bool is_transposed) {
   const int64_t outputs = out.size(1) / groups, inputs = in.tensor.size(1) / groups;
   const bool is_dot = in_matrix_units(inputs, outputs);
   warn_if_rounded(call, out.scalar_type(), is_dot);
@@ -150,8 +149,7 @@ void convolve(const Call& call, const at::Tensor& out, const Spread& in, const a
       const int64_t taps = weight.size(d), tap = weight.stride(d);
       const size_t s = static_cast<size_t>(d - kSpatial);
       sum.parallel.push_back({out.size(d), out.stride(d), stride[s] * from.stride[d], 0, 0});
-      sum.reduce.push_back(
-          {taps, 0, dilation[s] * from.stride[d], is_transposed ? -tap : tap, 0});
+      sum.reduce.push_back({taps, 0, dilation[s] * from.stride[d], is_transposed ? -tap : tap, 0});
       if (is_transposed) sum.right_offset += (taps - 1) * tap;
     }
     emit(program, sum);
@@ -162,8 +160,8 @@ void convolve(const Call& call, const at::Tensor& out, const Spread& in, const a
 
 /// out[l, r, t] = sum of left[n, l, p] * right[n, r, p * stride + t * dilation] over n and p: the
 /// derivative by the weight.
-void correlate(const Call& call, const at::Tensor& out, const at::Tensor& left,
-               const Spread& right, const Geometry& g) {
+void correlate(const Call& call, const at::Tensor& out, const at::Tensor& left, const Spread& right,
+               const Geometry& g) {
   const int64_t lefts = left.size(1) / g.groups, rights = right.tensor.size(1) / g.groups;
   const bool is_dot = in_matrix_units(lefts, rights);
   warn_if_rounded(call, out.scalar_type(), is_dot);
@@ -266,13 +264,13 @@ bool convolution_backward(Call& call) {
   if (wanted[0]) {
     grad_in = empty(in.sizes(), in.scalar_type(), in.device());
     if (g.is_transposed) {
-      convolve(call, grad_in, padded(grad, g), weight, std::nullopt, g.stride, g.dilation,
-               g.groups, false);
+      convolve(call, grad_in, padded(grad, g), weight, std::nullopt, g.stride, g.dilation, g.groups,
+               false);
     } else {
       const Numbers ones(g.stride.size(), 1);
       convolve(call, grad_in,
-               dilated(grad, g, weight.sizes().slice(kSpatial), in.sizes().slice(kSpatial)),
-               weight, std::nullopt, ones, g.dilation, g.groups, true);
+               dilated(grad, g, weight.sizes().slice(kSpatial), in.sizes().slice(kSpatial)), weight,
+               std::nullopt, ones, g.dilation, g.groups, true);
     }
   }
   if (wanted[1]) {

@@ -159,7 +159,8 @@ bool roll(Call& call) {
       self.dim() == 0 || call.has_output() || shifts.empty() ||
       (dims.empty() ? shifts.size() != 1 : dims.size() != shifts.size()))
     return false;
-  at::Tensor result = dims.empty() ? rolled(self.reshape({-1}), shifts[0], 0).view(self.sizes()) : self;
+  at::Tensor result =
+      dims.empty() ? rolled(self.reshape({-1}), shifts[0], 0).view(self.sizes()) : self;
   for (size_t i = 0; i < dims.size(); ++i)
     result = rolled(result, shifts[i], at::maybe_wrap_dim(dims[i], self.dim()));
   call.finish(std::move(result));

@@ -38,8 +38,7 @@ Targets read(const at::Tensor& target, const std::optional<at::Tensor>& weight, 
   const at::Tensor counts = flat != ignored;
   Targets result{at::where(counts, flat, 0), counts.to(ScalarType::Float)};
   if (weight) {
-    result.weight =
-        result.weight * weight->index_select(0, result.index).to(ScalarType::Float);
+    result.weight = result.weight * weight->index_select(0, result.index).to(ScalarType::Float);
   }
   return result;
 }

@@ -55,8 +55,8 @@ program::Program build(const Call& call, const Spread& in, const Window& w,
   ProgramBuilder program(call.signature().name);
   const int to_values = declare_arg(program, values), to_indices = declare_arg(program, indices);
   const bool is_half = is_sen169(in.tensor.scalar_type());
-  const Located from = declare(
-      program, in, is_half ? kLowestSen169 : -std::numeric_limits<double>::infinity());
+  const Located from =
+      declare(program, in, is_half ? kLowestSen169 : -std::numeric_limits<double>::infinity());
   StageBuilder& stage = program.stage("window");
   Numbers out, source;
   for (int64_t d = 0; d < leading; ++d) {

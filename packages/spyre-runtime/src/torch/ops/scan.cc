@@ -18,8 +18,8 @@ namespace {
 using c10::ScalarType;
 using program::HostDtype;
 
-program::Program build(const Call& call, const at::Tensor& self, const at::Tensor& out,
-                       int64_t dim, bool is_product) {
+program::Program build(const Call& call, const at::Tensor& self, const at::Tensor& out, int64_t dim,
+                       bool is_product) {
   ProgramBuilder program(call.signature().name);
   const int out_buffer = declare_arg(program, out), self_buffer = declare_arg(program, self);
   const std::vector<int64_t> size = to_vector(self.sizes());
@@ -68,10 +68,10 @@ bool scan(Call& call) {
     return false;
   const int64_t dim = at::maybe_wrap_dim(call[1].toInt(), self.dim());
   const bool is_integral = c10::isIntegralType(self.scalar_type(), /*includeBool=*/true);
-  const ScalarType dtype = call.has(2)          ? call[2].toScalarType()
-                           : call.has_output()  ? call.output().scalar_type()
-                           : is_integral        ? ScalarType::Long
-                                                : self.scalar_type();
+  const ScalarType dtype = call.has(2)         ? call[2].toScalarType()
+                           : call.has_output() ? call.output().scalar_type()
+                           : is_integral       ? ScalarType::Long
+                                               : self.scalar_type();
   if (type_class(dtype) == 0 || type_class(dtype) == 'b' ||
       !call.outputs_are(self.device(), {dtype}))
     return false;

@@ -35,7 +35,8 @@ def lower(
     if transposed or x.get_dtype() != weight.get_dtype() or not x.get_dtype().is_floating_point:
         return None
     rank = len(weight.get_size()) - 2
-    if len(x.get_size()) != rank + 2 or not all(isinstance(n, (int, sympy.Integer)) for n in weight.get_size()):
+    is_fixed = all(isinstance(n, (int, sympy.Integer)) for n in weight.get_size())
+    if len(x.get_size()) != rank + 2 or not is_fixed:
         return None
     stride, padding, dilation = (
         [*values] * rank if len(values) == 1 else [*values]
@@ -97,4 +98,4 @@ def _in_memory(x: Any) -> Any:
     return x
 
 
-HANDLERS: dict[Any, Callable[..., Any]] = {aten.convolution.default: lower}
+CONVOLUTIONS: dict[Any, Callable[..., Any]] = {aten.convolution.default: lower}
