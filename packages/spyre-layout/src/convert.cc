@@ -43,9 +43,9 @@ void copy_elements(const void* source, void* target, int64_t count) {
 
 /// Vector kernels from an element type to float32 and back; null if float32 itself.
 struct FloatKernels {
-  ConvertFn VectorKernels::* to_float = nullptr;
-  ConvertFn VectorKernels::* from_float = nullptr;
-  ConvertFn VectorKernels::* from_float_saturate = nullptr;
+  ConvertFn VectorKernels::*to_float = nullptr;
+  ConvertFn VectorKernels::*from_float = nullptr;
+  ConvertFn VectorKernels::*from_float_saturate = nullptr;
 };
 
 template <typename Element>
@@ -70,8 +70,8 @@ template <typename Element>
 constexpr bool kIsFloat32 = std::is_base_of_v<Fp32Element, Element>;
 
 template <typename Element>
-constexpr bool kHasFloatKernels =
-    kIsFloat32<Element> || float_kernels<Element>().to_float != nullptr;
+constexpr bool kHasFloatKernels = kIsFloat32<Element> ||
+                                  float_kernels<Element>().to_float != nullptr;
 
 template <typename Source, typename Target, bool kSaturate>
 void convert_floats(const void* source, void* target, int64_t count) {

@@ -165,12 +165,16 @@ Value logit_backward(A a) {
   return where((x < a[2]) | (x > 1 - a[2]), 0, inside);
 }
 
-#define UNARY(name, op) \
-  {name, Rule::kFloat, "f", k1, [](A a) { return a.stage().emit(Op::op, {a[0]}); }}
+#define UNARY(name, op)                                                             \
+  {                                                                                 \
+    name, Rule::kFloat, "f", k1, [](A a) { return a.stage().emit(Op::op, {a[0]}); } \
+  }
 /// Rounding of integers is the identity.
-#define ROUNDING(name, op)      \
-  {name, Rule::kSame, "fi", k1, \
-   [](A a) { return a[0].type == Type::I ? a[0] : a.stage().emit(Op::op, {a[0]}); }}
+#define ROUNDING(name, op)                                                               \
+  {                                                                                      \
+    name, Rule::kSame, "fi", k1,                                                         \
+        [](A a) { return a[0].type == Type::I ? a[0] : a.stage().emit(Op::op, {a[0]}); } \
+  }
 #define BOTH(tensor_name, scalar_name, rule, types, body) \
   {tensor_name, rule, types, k2, body}, { scalar_name, rule, types, k2, body }
 
