@@ -159,6 +159,8 @@ def test_times_are_measured_between_events_of_any_class():
         untimed = torch.Event("spyre")
         untimed.record()
         own.elapsed_time(untimed)
+    with pytest.raises(ValueError, match="both events must be made with enable_timing=True"):
+        own.elapsed_time(S.Event())
     with pytest.raises(TypeError, match="expected a torch.Event, found int"):
         own.elapsed_time(3)
     with pytest.raises(ValueError, match="from a spyre event to one of cpu"):

@@ -161,6 +161,7 @@ def test_the_cpu_does_without_the_device(run_python, setting):
         assert torch.ones(2).sum() == 2
         assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)) == 2
         assert not torch.accelerator.is_available()
+        assert not torch.spyre.is_available()
         import os
         for name in ("SPYRE_DRIVER", "SENCORES"):
             os.environ.pop(name, None)
@@ -170,6 +171,7 @@ def test_the_cpu_does_without_the_device(run_python, setting):
         **setting,
     )
     assert "works" in out
+    assert "RuntimeWarning: spyre is not available: " in out
 
 
 FAILURES = {

@@ -5,7 +5,7 @@ import pytest
 
 BUSY = """
     import atexit, os, sys, threading, time
-    x = torch.ones(1500, 1500, device="spyre", dtype=torch.float16)
+    x = torch.ones(1000, 1000, device="spyre", dtype=torch.float16)
     def work(times):
         y = x
         for _ in range(times):

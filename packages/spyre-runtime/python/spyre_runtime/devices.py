@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from numbers import Integral
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -51,8 +52,16 @@ def device_index(device: DeviceLike, *, count: int | None = None) -> int:
 
 
 def is_available() -> bool:
-    """Return whether at least one Spyre device is available."""
-    return device_count() > 0
+    """Return whether at least one Spyre device is available.
+
+    It never raises: PyTorch asks on behalf of those who use the CPU alone. If the devices cannot be
+    counted, for a bad environment variable or a driver that does not load, it warns of the reason.
+    """
+    try:
+        return device_count() > 0
+    except (ValueError, RuntimeError) as error:
+        warnings.warn(f"spyre is not available: {error}", RuntimeWarning, stacklevel=2)
+        return False
 
 
 def device_count() -> int:
@@ -94,6 +103,8 @@ def synchronize(device: DeviceLike = None) -> None:
     if device is not None:
         native().synchronize_device(device_index(device))
         return
+    if _is_in_bad_fork():
+        native().check_usable()  # raises
     if not is_initialized():
         return
     for index in range(device_count()):

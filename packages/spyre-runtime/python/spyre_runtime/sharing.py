@@ -8,6 +8,7 @@ ever. Spyre memory belongs to one process, so a copy is what can be sent.
 
 from __future__ import annotations
 
+import pickle
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -31,13 +32,13 @@ def _reduce(tensor: torch.Tensor) -> Any:
             "cannot send a spyre tensor that requires grad and is no leaf to another process; "
             "send tensor.detach()"
         )
-    return _rebuild, (type(tensor), tensor.detach().cpu(), tensor.device, tensor.requires_grad)
+    # As bytes: shared host memory would have to outlive the sender.
+    values = pickle.dumps(tensor.detach().cpu())
+    return _rebuild, (type(tensor), values, tensor.device, tensor.requires_grad)
 
 
-def _rebuild(
-    kind: type, values: torch.Tensor, device: torch.device, requires_grad: bool
-) -> torch.Tensor:
-    tensor = values.to(device)
+def _rebuild(kind: type, values: bytes, device: torch.device, requires_grad: bool) -> torch.Tensor:
+    tensor = pickle.loads(values).to(device)
     if issubclass(kind, torch.nn.Parameter):
         return kind(tensor, requires_grad=requires_grad)
     return tensor.requires_grad_(requires_grad)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral
-from typing import Any, overload
+from typing import Any
 
 import torch
 
@@ -135,8 +135,10 @@ class Event(torch.Event):
         target = torch.device(DEVICE_NAME, device_index(device))
         event = super().__new__(cls, target, enable_timing=enable_timing, blocking=blocking)
         event._index = target.index
+        event._is_timed = enable_timing
         return event
 
+    _is_timed: bool
     _index: int  # PyTorch's own device has none before the event is recorded
 
     def record(self, stream: torch.Stream | None = None) -> None:
@@ -161,6 +163,9 @@ class Event(torch.Event):
             raise ValueError(
                 f"cannot measure the time from a spyre event to one of {end_event.device}"
             )
+        for event in (self, end_event):
+            if isinstance(event, Event) and not event._is_timed:
+                raise ValueError(f"both events must be made with enable_timing=True, found {event}")
         # torch.Event's own method takes no events of a subclass.
         return native().elapsed_ms(self.event_id, end_event.event_id)
 
@@ -169,10 +174,6 @@ class Event(torch.Event):
         return f"torch.spyre.Event(device={DEVICE_NAME}:{self._index}, {state})"
 
 
-@overload
-def stream(stream: torch.Stream) -> Stream: ...
-@overload
-def stream(stream: None) -> AbstractContextManager[None]: ...
 def stream(stream: torch.Stream | None) -> torch.Stream | AbstractContextManager[None]:
     """Return ``stream``, for use in a ``with`` block; for None, a block that changes nothing.
 

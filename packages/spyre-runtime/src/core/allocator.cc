@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdio>
 #include <string>
+#include <thread>
 
 #include "core/device.h"
 
@@ -320,7 +322,7 @@ void Allocator::poll_pending(bool wait) {
     auto& events = pending.events;
     while (!events.empty()) {
       if (wait) {
-        device_.api.event_synchronize(events.back(), nullptr);
+        wait_until_reached(events.back());
       } else if (device_.api.event_query(events.back(), nullptr) == SPYRE_NOT_READY) {
         break;
       }
@@ -337,13 +339,22 @@ void Allocator::poll_pending(bool wait) {
   pending_.resize(kept);
 }
 
+/// Waits without event_synchronize, which would take an error that the user has yet to be told.
+void Allocator::wait_until_reached(spyre_event* event) const {
+  auto pause = std::chrono::microseconds(10);
+  while (device_.api.event_query(event, nullptr) == SPYRE_NOT_READY) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+}
+
 /// Returns everything in the free lists to the driver, except slabs of which some block is in use.
 void Allocator::release_cached() {
   // Blocks in free lists may still be used by queued work of their own stream.
   for (int stream = 0; stream < kStreams; ++stream) {
     if (!free_[static_cast<size_t>(stream)]) continue;
     if (spyre_event* event = record_event(stream)) {
-      device_.api.event_synchronize(event, nullptr);
+      wait_until_reached(event);
       spare_events_.push_back(event);
     } else {
       drain(stream);

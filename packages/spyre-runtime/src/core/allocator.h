@@ -62,6 +62,7 @@ class Allocator {
   void poll_pending(bool wait);
   void release_cached();
   spyre_event* record_event(int stream);
+  void wait_until_reached(spyre_event* event) const;
   void drain(int stream);
 
   Device& device_;
