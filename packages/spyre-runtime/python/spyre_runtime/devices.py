@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -14,6 +15,8 @@ from spyre_runtime._native import native
 from spyre_runtime._registration import DEVICE_NAME
 
 DeviceLike: TypeAlias = torch.device | int | str | None
+
+_NAMED = re.compile(rf"{DEVICE_NAME}:(\d+)")
 
 
 def device_index(device: DeviceLike, *, count: int | None = None) -> int:
@@ -30,8 +33,12 @@ def device_index(device: DeviceLike, *, count: int | None = None) -> int:
         raise TypeError(
             f"expected a device as torch.device, int, str or None, found {type(device).__name__}"
         )
+    index: int | None
     if isinstance(device, int):
-        index: int | None = device
+        index = device
+    elif isinstance(device, str) and (named := _NAMED.fullmatch(device)):
+        # By hand: torch.device keeps eight bits of an index.
+        index = int(named[1])
     else:
         parsed = torch.device(device)
         if parsed.type != DEVICE_NAME:
@@ -41,8 +48,9 @@ def device_index(device: DeviceLike, *, count: int | None = None) -> int:
         return native().current_device()
     present = native().device_count() if count is None else count
     if not 0 <= index < present:
+        wrapped = f" (or {index + 256}, wrapped by torch.device)" if index < -1 else ""
         raise IndexError(
-            f"spyre device index {index} is out of range: {present} visible, "
+            f"spyre device index {index}{wrapped} is out of range: {present} visible, "
             f"so choose an index from 0 to {present - 1}, or make more visible with "
             "AIU_WORLD_SIZE or SPYRE_DEVICES"
         )

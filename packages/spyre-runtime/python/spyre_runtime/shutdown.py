@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import sys
 import time
 from pathlib import Path
 
@@ -13,13 +14,30 @@ _PAUSE_S = 0.001
 
 
 def settle_at_exit() -> None:
-    """Let PyTorch's backward threads come to rest before the interpreter is finalised.
+    """Tell of errors that nothing has waited for, and let PyTorch's backward threads come to rest.
 
     ``backward()`` returns while the device's own backward thread still lets go of the graph. If
     that takes the GIL of an interpreter that has begun to go down, Python ends the thread by
     unwinding it, which aborts the process.
     """
     atexit.register(_wait_for_backward_threads)
+    atexit.register(_report_pending_errors)
+
+
+def _report_pending_errors() -> None:
+    """Print what operations reported after the last synchronisation, such as a bad index."""
+    module = sys.modules.get("spyre_runtime._C")
+    if module is None or not module.is_initialized() or module.in_bad_fork():
+        return
+    for index in range(module.device_count()):
+        try:
+            module.synchronize_device(index)
+        except Exception as error:
+            print(
+                f"spyre:{index}: an operation failed and nothing waited for it: "
+                f"{type(error).__name__}: {error}",
+                file=sys.stderr,
+            )
 
 
 def _wait_for_backward_threads() -> None:

@@ -3,9 +3,12 @@
 // An index out of range raises IndexError at the next synchronisation.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/nonzero.h>
+
+#include <algorithm>
 
 #include "torch/launch.h"
 #include "torch/ops/kernels.h"
@@ -498,11 +501,32 @@ bool make_advanced(const at::Tensor& self, const c10::IValue& list, Advanced& re
   return true;
 }
 
+/// Contiguous, or in the order of self's dimensions that stay: PyTorch leaves it to an iterator
+/// over all operands.
+at::Tensor indexed_result(const at::Tensor& self, const Advanced& advanced) {
+  const auto& terms = advanced.access.terms;
+  if (self.is_contiguous() && std::all_of(terms.begin(), terms.end(), [](const IndexTerm& term) {
+        return term.index.is_contiguous();
+      })) {
+    return empty(advanced.size, self.scalar_type(), self.device());
+  }
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false)
+      .check_all_same_dtype(false)
+      .declare_static_dtype_and_device(self.scalar_type(), self.device())
+      .add_owned_output(at::Tensor())
+      .add_owned_const_input(self.as_strided(advanced.size, advanced.access.strides));
+  for (const IndexTerm& term : terms) {
+    config.add_owned_const_input(term.index.as_strided(advanced.size, term.strides));
+  }
+  return config.build().output();
+}
+
 bool index(Call& call) {
   const at::Tensor& self = call.tensor(0);
   Advanced advanced;
   if (call.has_output() || !make_advanced(self, call[1], advanced)) return false;
-  at::Tensor out = empty(advanced.size, self.scalar_type(), self.device());
+  at::Tensor out = indexed_result(self, advanced);
   gather(call, out, advanced.access);
   call.finish(std::move(out));
   return true;

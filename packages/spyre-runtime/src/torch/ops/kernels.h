@@ -20,6 +20,7 @@ const std::vector<Kernel>& matmul_kernels();     ///< matrix and vector products
 const std::vector<Kernel>& index_kernels();      ///< gather, scatter, embedding
 const std::vector<Kernel>& fill_kernels();       ///< fill, arange, triangles
 const std::vector<Kernel>& join_kernels();       ///< cat, flip
+const std::vector<Kernel>& scan_kernels();       ///< running sums and products
 const std::vector<Kernel>& attention_kernels();  ///< scaled dot product attention
 const std::vector<Kernel>& compose_kernels();    ///< made of other native operators
 
