@@ -267,8 +267,15 @@ bool gather_op(Call& call) {
   return true;
 }
 
-/// The tensor that a scatter changes: self for in-place ops, else a copy of it.
-at::Tensor prepare_target(const Call& call, const at::Tensor& self) {
+/// The tensor that a scatter changes: self for in-place ops, else a copy of it. It must not overlap
+/// what the scatter reads.
+at::Tensor prepare_target(const Call& call, const at::Tensor& self,
+                          std::initializer_list<const at::Tensor*> read) {
+  if (call.has_output()) {
+    for (const at::Tensor* tensor : read) {
+      if (tensor->defined()) at::assert_no_overlap(call.output(), *tensor);
+    }
+  }
   if (call.signature().is_in_place) {
     at::assert_no_internal_overlap(self);
     return self;
@@ -307,10 +314,8 @@ bool scatter_along(Call& call, Scatter::Mode mode, bool has_source) {
     what.number = call[3].toScalar();
   }
   if (mode == Scatter::Mode::kAdd && type_class(self.scalar_type()) == 'b') return false;
-  at::Tensor target = prepare_target(call, self);
+  at::Tensor target = prepare_target(call, self, {&what.source, &index});
   if (!target.defined()) return false;
-  if (what.source.defined()) at::assert_no_overlap(target, what.source);
-  at::assert_no_overlap(target, index);
   scatter(call,
           {target,
            strides_without(target, dim),
@@ -351,10 +356,8 @@ bool index_vector(Call& call) {
     if (type_class(self.scalar_type()) != 'f' && alpha.isDouble()) return false;
     what.scale = alpha.toScalar();
   }
-  at::Tensor target = prepare_target(call, self);
+  at::Tensor target = prepare_target(call, self, {&source, &index});
   if (!target.defined()) return false;
-  at::assert_no_overlap(target, source);
-  at::assert_no_overlap(target, index);
   scatter(call, along(target, dim, index), source, what);
   call.finish(std::move(target));
   return true;
