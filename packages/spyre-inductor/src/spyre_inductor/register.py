@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from spyre_inductor import _version
+from spyre_inductor import _version, torch_savings
 
 _PACKAGES = ("torch_spyre", "spyre_runtime", "spyre_inductor", "spyre_layout")
 
@@ -25,6 +25,7 @@ def post_import_hooks() -> dict[str, Callable[[], None]]:
     """What to call after which module has been imported."""
     return {
         "torch._dynamo.trace_rules": _skip_own_modules,
+        "torch._inductor.codegen.common": torch_savings.skip_templates,
         "torch._inductor.compile_fx": register_inductor,
     }
 
@@ -75,6 +76,8 @@ def register_inductor() -> None:
         device_custom_pass=GraphRewrite(),
     )
     register_device_op_overrides(torch_compat.DEVICE_TYPE, SpyreOpOverrides())
+    torch_savings.restore_templates()
+    torch_savings.install()
     lowering.register()
     torch_compat.keep_float_products()
     torch_compat.wrap_compile_fx(lowering.retry_unsupported)
@@ -88,9 +91,10 @@ def spyre_backend(model: Any, example_inputs: Any, **kwargs: Any) -> Any:
         example_inputs: its inputs.
         **kwargs: `mode` and `options`, as torch.compile takes them.
     """
-    from torch._inductor import compile_fx as module
+    with torch_savings.without_collector():
+        from torch._inductor import compile_fx as module
 
-    register_inductor()
+        register_inductor()
     patches = _config_patches(kwargs.pop("mode", None), kwargs.pop("options", None))
     if kwargs:
         raise TypeError(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Private PyTorch API, in one place. Tried with torch 2.13.0.
 
-Beyond this file the package only subclasses Inductor's extension points (scheduling, wrapper, ops
-handler) and uses `V`.
+`torch_savings.py` has what only saves time. Beyond these two the package only subclasses Inductor's
+extension points (scheduling, wrapper, ops handler) and uses `V`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from spyre_inductor import log
+from spyre_inductor.torch_savings import saving
 
 DEVICE_TYPE = "spyre"
 
@@ -29,6 +30,8 @@ CONFIG_PATCHES = {
     "max_pointwise_cat_inputs": 0,
     "loop_ordering_after_fusion": False,
     "max_fusion_buffer_group_pairwise_attempts": 0,  # fusion is ours; do not spend time on pairs
+    "pattern_matcher": False,  # its patterns are for other devices' kernels
+    "graph_partition": False,  # a run of nodes is one program anyway
 }
 
 
@@ -169,7 +172,8 @@ def wrap_compile_fx(retry: Callable[..., Any]) -> None:
         patches = {**(config_patches or {}), **CONFIG_PATCHES}
         _inside.patched = True
         try:
-            return original(model_, example_inputs_, retry(inner_compile), patches, **kwargs)
+            with saving():
+                return original(model_, example_inputs_, retry(inner_compile), patches, **kwargs)
         finally:
             _inside.patched = False
 

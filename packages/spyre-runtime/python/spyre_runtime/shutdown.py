@@ -32,7 +32,7 @@ def _report_pending_errors() -> None:
     for index in range(module.device_count()):
         try:
             module.synchronize_device(index)
-        except Exception as error:
+        except (IndexError, RuntimeError, ValueError) as error:
             print(
                 f"spyre:{index}: an operation failed and nothing waited for it: "
                 f"{type(error).__name__}: {error}",

@@ -229,10 +229,22 @@ class StageLinker {
     // Iterations may meet at one address when an index says where to store: then their order
     // counts.
     for (size_t i = 0; i < uses_.size(); ++i) {
-      if (uses_[i].stored && (uses_[i].index || !injective(out_->accesses[i]))) out_->serial = true;
+      if (!uses_[i].stored || (!uses_[i].index && injective(out_->accesses[i]))) continue;
+      if (has_dot()) {
+        fail("a matrix product stores to " + buffer_name(i) +
+             (uses_[i].index ? " at an index" : ", where iterations meet at one address") +
+             ", but its iterations have no order; store the product first and write it there in "
+             "another stage");
+      }
+      out_->serial = true;
     }
     if (!out_->serial) order_loops(*out_, priority);
     merge_loops(*out_);
+  }
+
+  bool has_dot() const {
+    return !stage_.phases.empty() && !stage_.phases[0].body.empty() &&
+           stage_.phases[0].body.back().op == Op::dot;
   }
 
   /// Whether different parallel iterations are proven to have different offsets.

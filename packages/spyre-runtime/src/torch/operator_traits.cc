@@ -60,7 +60,11 @@ constexpr OperatorTraits kTraits[] = {
     {.name = "aten::batch_norm", .whole = Whole::kWhenRefused},
     // Derivatives with norms and grids in float64.
     {.name = "aten::renorm", .whole = Whole::kWithDerivative},
-    {.name = "aten::grid_sampler_2d", .whole = Whole::kWithDerivative},
+    {.name = "aten::grid_sampler_2d",
+     .whole = Whole::kWithDerivative,
+     .in_float32 = InFloat32::kHalves},
+    // Positions in a grid are too coarse in half.
+    {.name = "aten::grid_sampler_*", .in_float32 = InFloat32::kHalves},
 };
 
 bool matches(const OperatorTraits& traits, std::string_view name) {

@@ -21,8 +21,8 @@ enum class Whole : uint8_t {
   /// Composed by PyTorch, with a helper inside of a dtype that the device does not have (float64,
   /// complex): on the host if the device refuses the helper.
   kWhenRefused,
-  /// The same, and if a gradient is wanted, on the host with its derivative, which has such a helper
-  /// too or solves what float32 on the device is too coarse for.
+  /// The same, and if a gradient is wanted, on the host with its derivative, which has such a
+  /// helper too or solves what float32 on the device is too coarse for.
   kWithDerivative,
 };
 
@@ -41,8 +41,8 @@ struct OperatorTraits {
   std::string_view name;
   Whole whole = Whole::kNever;
   InFloat32 in_float32 = InFloat32::kNever;
-  /// A random fill: numbers come from the generator on the host, equal to the CPU's for equal seeds.
-  /// That is how the device does it, not a missing kernel: nothing to warn of or forbid.
+  /// A random fill: numbers come from the generator on the host, equal to the CPU's for equal
+  /// seeds. That is how the device does it, not a missing kernel: nothing to warn of or forbid.
   bool is_drawn_on_host = false;
   /// Argument that is the lower end of a half-open interval that numbers are drawn from, or -1.
   int8_t lower_bound = -1;
@@ -55,9 +55,9 @@ struct OperatorTraits {
 
 /// An operator as the fallback meets it.
 struct OperatorRecord {
-  std::string name;          ///< "aten::add.out"
-  std::string label;         ///< for the profiler
-  OperatorTraits traits;     ///< defaults where the table says nothing
+  std::string name;       ///< "aten::add.out"
+  std::string label;      ///< for the profiler
+  OperatorTraits traits;  ///< defaults where the table says nothing
 };
 
 /// Thread-safe; the record lives for ever.

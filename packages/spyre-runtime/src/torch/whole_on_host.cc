@@ -139,11 +139,11 @@ void register_whole_operators(torch::Library& library, c10::DispatchKey key) {
     const bool has_derivative = is_autograd && whole == Whole::kWithDerivative &&
                                 op->hasKernelForDispatchKey(DispatchKey::Autograd);
     if (!is_composite && !has_derivative) continue;
-    library.impl(record_of(*op).name.c_str(),
-                 torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(
-                     std::make_unique<WholeKernel>(
-                         is_autograd ? DispatchKey::AutogradCPU : DispatchKey::CPU,
-                         is_composite))));
+    library.impl(
+        record_of(*op).name.c_str(),
+        torch::CppFunction::makeFromBoxedKernel(
+            c10::BoxedKernel::makeFromFunctor(std::make_unique<WholeKernel>(
+                is_autograd ? DispatchKey::AutogradCPU : DispatchKey::CPU, is_composite))));
   }
 }
 

@@ -8,8 +8,8 @@
 /// that the device does not have: they run on the host as a whole (operator_traits.h says which).
 namespace spyre::aten {
 
-/// Registers the kernels for PrivateUse1 or AutogradPrivateUse1, but where the device has one of its
-/// own. AutogradPrivateUse1 comes first, for the other leaves kernels like the device's own.
+/// Registers the kernels for PrivateUse1 or AutogradPrivateUse1, but where the device has one of
+/// its own. AutogradPrivateUse1 comes first, for the other leaves kernels like the device's own.
 void register_whole_operators(torch::Library& library, c10::DispatchKey key);
 
 }  // namespace spyre::aten

@@ -7,6 +7,9 @@ leaves some of the results in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from compare import mismatch
@@ -26,18 +29,32 @@ def eye(x: torch.Tensor, size: int) -> torch.Tensor:
     return torch.eye(size, device=x.device)
 
 
+def into(module: Any, name: str, *arguments: Any) -> Callable[..., Any]:
+    """The operator as a function of its input and its out tensor."""
+    return lambda x, out: getattr(module, name)(x, *arguments, out=out)
+
+
 ONE_TO_ONE = {
     **{
-        name: lambda x, out, run=getattr(torch, name): run(x, out=out)
-        for name in (
-            "exp neg abs sigmoid erfinv digamma sqrt nan_to_num round logical_not tril triu "
-            "logit sgn"
-        ).split()
+        name: into(torch, name)
+        for name in [
+            "exp",
+            "neg",
+            "abs",
+            "sigmoid",
+            "erfinv",
+            "digamma",
+            "sqrt",
+            "nan_to_num",
+            "round",
+            "logical_not",
+            "tril",
+            "triu",
+            "logit",
+            "sgn",
+        ]
     },
-    **{
-        name: lambda x, out, run=getattr(nn, name): run(x, out=out)
-        for name in "gelu silu hardtanh softplus elu".split()
-    },
+    **{name: into(nn, name) for name in ["gelu", "silu", "hardtanh", "softplus", "elu"]},
     "add": lambda x, out: torch.add(x.clone(), x, out=out),
     "pow": lambda x, out: torch.pow(x, 2, out=out),
     "power of a number": lambda x, out: torch.pow(2, x, out=out),
@@ -67,8 +84,8 @@ ONE_TO_ONE = {
 }
 OF_ROWS = {
     **{
-        name: lambda x, out, run=getattr(torch, name): run(x, 0, out=out)
-        for name in "sum mean prod amax amin std logsumexp nansum nanmean".split()
+        name: into(torch, name, 0)
+        for name in ["sum", "mean", "prod", "amax", "amin", "std", "logsumexp", "nansum", "nanmean"]
     },
     "norm": lambda x, out: torch.linalg.vector_norm(x, dim=0, out=out),
     "max": lambda x, out: torch.max(x, 0, out=(out, indices(x))),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results have the CPU's strides, for inputs of every order of dimensions, with and without gaps."""
+"""Results have the CPU's strides, for inputs of any order of dimensions, with and without gaps."""
 
 from __future__ import annotations
 
@@ -42,16 +42,71 @@ def like(x: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.ones(x.shape, dtype=dtype, device=x.device)
 
 
-UNARY = (
-    "exp neg abs sign floor sin sigmoid relu isposinf isneginf isnan isinf logical_not angle frac "
-    "nan_to_num square rsqrt erfinv digamma deg2rad trunc round i0 sgn tanh reciprocal signbit "
-    "logit zeros_like ones_like clone isfinite empty_like rand_like tril argwhere nonzero flipud "
-    "fliplr rot90 argsort"
-).split()
-ACTIVATIONS = (
-    "gelu silu elu leaky_relu hardswish hardsigmoid softplus mish logsigmoid celu selu relu6 "
-    "hardtanh hardshrink softshrink tanhshrink softsign dropout normalize"
-).split()
+UNARY = [
+    "exp",
+    "neg",
+    "abs",
+    "sign",
+    "floor",
+    "sin",
+    "sigmoid",
+    "relu",
+    "isposinf",
+    "isneginf",
+    "isnan",
+    "isinf",
+    "logical_not",
+    "angle",
+    "frac",
+    "nan_to_num",
+    "square",
+    "rsqrt",
+    "erfinv",
+    "digamma",
+    "deg2rad",
+    "trunc",
+    "round",
+    "i0",
+    "sgn",
+    "tanh",
+    "reciprocal",
+    "signbit",
+    "logit",
+    "zeros_like",
+    "ones_like",
+    "clone",
+    "isfinite",
+    "empty_like",
+    "rand_like",
+    "tril",
+    "argwhere",
+    "nonzero",
+    "flipud",
+    "fliplr",
+    "rot90",
+    "argsort",
+]
+ACTIVATIONS = [
+    "gelu",
+    "silu",
+    "elu",
+    "leaky_relu",
+    "hardswish",
+    "hardsigmoid",
+    "softplus",
+    "mish",
+    "logsigmoid",
+    "celu",
+    "selu",
+    "relu6",
+    "hardtanh",
+    "hardshrink",
+    "softshrink",
+    "tanhshrink",
+    "softsign",
+    "dropout",
+    "normalize",
+]
 OPERATORS = {name: getattr(torch, name) for name in UNARY}
 OPERATORS |= {name: getattr(F, name) for name in ACTIVATIONS}
 OPERATORS |= {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators with helpers in float64 or complex inside: on the host as a whole, gradients as well."""
+"""Operators with helpers in float64 or complex inside: on the host as a whole, gradients too."""
 
 from __future__ import annotations
 

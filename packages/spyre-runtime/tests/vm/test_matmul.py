@@ -135,3 +135,13 @@ def test_convolution_is_a_product() -> None:
     run(stage(tensors, [2, 7, 10, 11, 5, 3, 3], accesses, DOT, reduce=3), tensors)
     want = torch.nn.functional.conv2d(x.float(), w.float())
     torch.testing.assert_close(out.cpu().float(), want, rtol=4e-3, atol=3e-2)
+
+
+def test_a_product_that_scatters_is_refused_with_advice() -> None:
+    a, b, rows = torch.ones(4, 8), torch.ones(8, 8), torch.arange(4)
+    tensors = [t.to("spyre") for t in (a.half(), b.half(), torch.zeros(4, 8).half(), rows)]
+    accesses = [(0, [8, 0, 1], 0), (1, [0, 1, 8], 0), (2, [0, 1, 0], 0), (3, [1, 0, 0], 0)]
+    body = DOT.replace("store a2 %2", "%3 = load a3\n%4 = const_i 8\n%5 = mul_i %3 %4\n")
+    text = stage(tensors, [4, 8, 8], accesses, body + "store a2 [%5] %2", reduce=1)
+    with pytest.raises(ValueError, match=r"stores to b2 at an index, .* store the product first"):
+        run(text, tensors)

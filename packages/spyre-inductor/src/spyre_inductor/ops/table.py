@@ -1,62 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inductor's scalar operations and the program instructions they become, by operand type.
 
-To support another Inductor operation: a row here if it maps to one instruction, a method of
-`ops/handler.py` if it takes several. What is in neither runs eagerly.
+Which instructions there are is the device's own table, `spyre_runtime.op_table()`: what Inductor
+and the device call by one name needs no row here. To support another Inductor operation: a row if
+it maps to one instruction of another name, a method of `ops/handler.py` if it takes several. What
+is in neither runs eagerly.
 """
 
 from __future__ import annotations
 
 import torch
+from spyre_runtime import op_table
 
-# name in Inductor -> instruction; operands and result are float lanes
-FLOAT_UNARY = {
-    name: name
-    for name in [
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sqrt",
-        "rsqrt",
-        "reciprocal",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "erfc",
-        "erfinv",
-        "lgamma",
-        "digamma",
-        "sigmoid",
-        "i0",
-        "i0e",
-        "i1",
-        "i1e",
-    ]
-} | {"modified_bessel_i0": "i0", "modified_bessel_i1": "i1"}
+# instruction -> (type of its result, types of its operands), from "F", "I" and "B"
+INSTRUCTIONS = {name: (result, "".join(operands)) for name, result, operands in op_table()}
+
+
+def _named(result: str, operands: str) -> list[str]:
+    """Instructions of this signature that compute lane by lane under a name of Inductor's."""
+    apart = ("reduce_", "round_", "dot")
+    found = [n for n, signature in INSTRUCTIONS.items() if signature == (result, operands)]
+    return [name for name in found if not name.startswith(apart)]
+
 
 # result has the operand's type: (float instruction, integer instruction or None for identity)
 SAME_UNARY: dict[str, tuple[str, str | None]] = {
-    "neg": ("neg", "neg_i"),
-    "abs": ("abs", "abs_i"),
-    "sign": ("sign", "sign_i"),
-    "floor": ("floor", None),
-    "ceil": ("ceil", None),
-    "trunc": ("trunc", None),
-    "round": ("round", None),
+    name: (name, f"{name}_i" if f"{name}_i" in INSTRUCTIONS else None)
+    for name in ("neg", "abs", "sign", "floor", "ceil", "trunc", "round")
+}
+
+# name in Inductor -> instruction; operands and result are float lanes
+FLOAT_UNARY = {name: name for name in _named("F", "F") if name not in SAME_UNARY} | {
+    "modified_bessel_i0": "i0",
+    "modified_bessel_i1": "i1",
 }
 
 FLOAT_BINARY = {
@@ -69,30 +45,28 @@ FLOAT_BINARY = {
     "nextafter": "nextafter",
 }
 
+# what operations on numbers are on truth values
+_OF_TRUTH = {"add": "or_b", "mul": "and_b", "maximum": "or_b", "minimum": "and_b"}
+_ALIASES = {"mod": "fmod", "mul_rn": "mul"}
+_BITWISE = {
+    "and_i": ("bitwise_and", "and_"),
+    "or_i": ("bitwise_or", "or_"),
+    "xor_i": ("bitwise_xor", "xor"),
+    "shl_i": ("bitwise_left_shift", "lshift"),
+    "shr_i": ("bitwise_right_shift", "rshift"),
+}
+
 # (float, integer, bool) instruction; None: not defined there
 SAME_BINARY: dict[str, tuple[str | None, str | None, str | None]] = {
-    "add": ("add", "add_i", "or_b"),
-    "sub": ("sub", "sub_i", None),
-    "mul": ("mul", "mul_i", "and_b"),
-    "mul_rn": ("mul", "mul_i", "and_b"),
-    "maximum": ("maximum", "maximum_i", "or_b"),
-    "minimum": ("minimum", "minimum_i", "and_b"),
-    "fmod": ("fmod", "fmod_i", None),
-    "mod": ("fmod", "fmod_i", None),
-    "remainder": ("remainder", "remainder_i", None),
-    "floordiv": ("floordiv", "floordiv_i", None),
-    "truncdiv": ("truncdiv", "truncdiv_i", None),
-    "pow": ("pow", "pow_i", None),
-    "bitwise_and": (None, "and_i", "and_b"),
-    "bitwise_or": (None, "or_i", "or_b"),
-    "bitwise_xor": (None, "xor_i", "xor_b"),
-    "and_": (None, "and_i", "and_b"),
-    "or_": (None, "or_i", "or_b"),
-    "xor": (None, "xor_i", "xor_b"),
-    "bitwise_left_shift": (None, "shl_i", None),
-    "bitwise_right_shift": (None, "shr_i", None),
-    "lshift": (None, "shl_i", None),
-    "rshift": (None, "shr_i", None),
+    name: (name, f"{name}_i", _OF_TRUTH.get(name))
+    for name in _named("F", "FF")
+    if f"{name}_i" in INSTRUCTIONS
+}
+SAME_BINARY |= {alias: SAME_BINARY[name] for alias, name in _ALIASES.items()}
+SAME_BINARY |= {
+    name: (None, op, op[:-1] + "b" if op[:-1] + "b" in INSTRUCTIONS else None)
+    for op, names in _BITWISE.items()
+    for name in names
 }
 
 COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")

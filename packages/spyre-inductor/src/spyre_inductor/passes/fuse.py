@@ -71,6 +71,8 @@ def _join(a: Kernel, b: Kernel, root_of: Callable[[str], str]) -> Kernel:
         raise NoPairingError("a dot reads its operands from memory")
     if a.has_dot() and (b.reduce or not links):
         raise NoPairingError("after a dot only its epilogue runs")
+    if a.has_dot() and any(store.add or store.index is not None for store in b.stores):
+        raise NoPairingError("iterations of a dot have no order, which a scatter needs")
     if len(a.values()) + len(b.values()) > MAX_VALUES:
         raise NoPairingError("the kernel would grow too large")
     if len(a.reads() | a.writes() | b.reads() | b.writes()) > MAX_BUFFERS:

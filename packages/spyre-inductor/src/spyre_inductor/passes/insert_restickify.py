@@ -2,18 +2,16 @@
 """Restickify: operands of matrix products with sticks along a batch loop are copied into order.
 
 Before: a dot may read an operand whose stride-one loop is one of its batch loops, so that every
-stick the matrix units fetch holds one useful element. After: such an operand is first copied by a
-kernel of its own to a temporary with the product's own order, contraction or column innermost,
-where sticks are whole rows. Values and their dtype are copied unchanged, so the product is the same
-bit for bit.
+stick the matrix units fetch holds one useful element, or one at offsets that are not affine in its
+loops, which no dot can read. After: such an operand is first copied by a kernel of its own to a
+temporary with the product's own order, contraction or column innermost, where sticks are whole
+rows. Values and their dtype are copied unchanged, so the product is the same bit for bit.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from spyre_inductor.ir.expr import Expr, as_expr
-from spyre_inductor.ir.kernel import Access, Kernel, Loop, Store, Value, make_access
+from spyre_inductor.ir.kernel import Kernel, Loop, Store, Value, make_access, topological
 from spyre_inductor.ir.program import TEMP, Buffer, Program
 
 
@@ -36,6 +34,8 @@ def insert_restickify(program: Program) -> None:
 
 
 def _needs_copy(kernel: Kernel, operand: Value, other: Value) -> bool:
+    if any(arg is not None for arg in operand.args):
+        return True  # a dot reads at affine offsets alone
     strides = dict(operand.attr.strides)
     sticks = [loop for loop in kernel.loops if strides.get(loop.id) == 1 and loop.extent != 1]
     batch = operand.attr.loops & other.attr.loops
@@ -43,44 +43,40 @@ def _needs_copy(kernel: Kernel, operand: Value, other: Value) -> bool:
 
 
 def _split_off(program: Program, kernel: Kernel, operand: Value) -> tuple[Kernel, Kernel]:
-    access: Access = operand.attr
-    loops = [loop for loop in kernel.loops if loop.id in access.loops]
-    fresh = [Loop(loop.extent) for loop in loops]
+    """A kernel that copies the operand into order, and the product reading the copy."""
+    moving = frozenset().union(*(value.direct_loops() for value in topological([operand])))
+    loops = [loop for loop in kernel.loops if loop.id in moving]
     strides: list[Expr] = []
     step: Expr = 1
     for loop in reversed(loops):
         strides.insert(0, step)
         step = as_expr(step * loop.extent)
-    old = program.buffers[access.buffer]
+    source = operand.attr.buffer
     name = f"restick{sum(b.startswith('restick') for b in program.buffers)}"
     program.buffers[name] = Buffer(
         name,
-        old.dtype,
+        program.buffers[source].dtype,
         [loop.extent for loop in loops],
         strides,
         TEMP,
         removable=True,
-        why=f"{access.buffer} with its sticks along the product's loops",
-    )
-    make = kernel.builder.make
-    source = Access(
-        access.buffer,
-        tuple(
-            sorted(
-                (f.id, dict(access.strides)[loop.id]) for f, loop in zip(fresh, loops, strict=True)
-            )
-        ),
-        access.offset,
-    )
-    value = make("load", (None, None), operand.type, operand.dtype, source)
-    target = make_access(name, {f.id: s for f, s in zip(fresh, strides, strict=True)}, 0)
-    copy = Kernel(
-        fresh, [Store(target, value)], kernel.builder, f"restickify_{kernel.name}", kernel.origins
+        why=f"{source} with its sticks along the product's loops",
     )
     inside = make_access(name, {loop.id: s for loop, s in zip(loops, strides, strict=True)}, 0)
+    copy = Kernel(
+        loops,
+        [Store(inside, operand)],
+        kernel.builder,
+        f"restickify_{kernel.name}",
+        kernel.origins,
+    )
+    fresh = [Loop(loop.extent) for loop in loops]
+    mapping = {old.id: [(new.id, as_expr(1))] for old, new in zip(loops, fresh, strict=True)}
+    make = kernel.builder.make
 
     def rewrite(v: Value, args: tuple[Value | None, ...]) -> Value:
-        attr = inside if v is operand else v.attr
-        return make(v.op, args, v.type, v.dtype, attr)
+        if v is operand:
+            return make("load", (None, None), v.type, v.dtype, inside)
+        return make(v.op, args, v.type, v.dtype, v.attr)
 
-    return copy, replace(kernel.rewritten(rewrite))
+    return copy.with_loops(fresh, mapping), kernel.rewritten(rewrite)
