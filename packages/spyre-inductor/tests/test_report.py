@@ -49,7 +49,7 @@ def test_a_log_file_that_cannot_be_written_names_its_variable(monkeypatch, tmp_p
     path = tmp_path / "missing" / "log.txt"
     monkeypatch.setenv("SPYRE_INDUCTOR_LOG", "1")
     monkeypatch.setenv("SPYRE_LOG_FILE", str(path))
-    with pytest.raises(ConfigError, match=r"SPYRE_LOG_FILE.*log\.txt.*must be a file"):
+    with pytest.raises(ConfigError, match=r"SPYRE_LOG_FILE.*log\.txt.*must be the path of a file"):
         log.setup()
     monkeypatch.undo()
     log.setup()

@@ -170,9 +170,8 @@ def test_errors_that_nothing_waits_for_are_printed_at_exit(run_python):
         x = torch.ones(5, 70, device="spyre")
         x.index_select(0, torch.tensor([1, 77], device="spyre"))
     """)
-    assert "spyre:0: an operation failed and nothing waited for it: IndexError: " in out
+    assert "work that was still queued on spyre:0 at exit failed: " in out
     assert "77" in out
-    assert "Traceback" not in out
 
 
 def test_a_tensor_of_more_bytes_than_can_be_addressed_names_the_limit():

@@ -23,7 +23,7 @@ def setup() -> bool:
             LOGGER.removeHandler(handler)
             handler.close()
         if config.enabled:
-            handler = _handler(config.path)
+            handler = _file(config.path) if config.path else logging.StreamHandler(sys.stderr)
             handler.setFormatter(logging.Formatter("[spyre_inductor] %(levelname)s %(message)s"))
             LOGGER.addHandler(handler)
             LOGGER.setLevel(config.level)
@@ -32,15 +32,13 @@ def setup() -> bool:
     return config.enabled
 
 
-def _handler(path: str | None) -> logging.Handler:
-    if path is None:
-        return logging.StreamHandler(sys.stderr)
+def _file(path: str) -> logging.Handler:
     try:
         return logging.FileHandler(path)
     except OSError as error:
         raise ConfigError(
-            f"environment variable SPYRE_LOG_FILE is {path!r}, but must be a file that can be "
-            f"written ({error.strerror})"
+            f"environment variable SPYRE_LOG_FILE is set to {path!r}, but no log can be written "
+            f"there: {error.strerror}; it must be the path of a file in a folder that exists"
         ) from error
 
 

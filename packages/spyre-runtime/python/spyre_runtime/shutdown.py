@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import sys
 import time
+import warnings
 from pathlib import Path
 
 _THREADS = Path("/proc/self/task")
@@ -14,29 +15,28 @@ _PAUSE_S = 0.001
 
 
 def settle_at_exit() -> None:
-    """Tell of errors that nothing has waited for, and let PyTorch's backward threads come to rest.
+    """Let the work of other threads end before the interpreter is finalised.
 
     ``backward()`` returns while the device's own backward thread still lets go of the graph. If
     that takes the GIL of an interpreter that has begun to go down, Python ends the thread by
-    unwinding it, which aborts the process.
+    unwinding it, which aborts the process. Queued work may use host memory that Python owns.
     """
-    atexit.register(_wait_for_backward_threads)
-    atexit.register(_report_pending_errors)
+    atexit.register(_settle)
 
 
-def _report_pending_errors() -> None:
-    """Print what operations reported after the last synchronisation, such as a bad index."""
+def _settle() -> None:
+    _wait_for_backward_threads()
     module = sys.modules.get("spyre_runtime._C")
-    if module is None or not module.is_initialized() or module.in_bad_fork():
+    if module is None or not module.is_initialized():
         return
     for index in range(module.device_count()):
         try:
             module.synchronize_device(index)
-        except (IndexError, RuntimeError, ValueError) as error:
-            print(
-                f"spyre:{index}: an operation failed and nothing waited for it: "
-                f"{type(error).__name__}: {error}",
-                file=sys.stderr,
+        except Exception as error:  # noqa: BLE001 - whatever the work met; nobody asks any more
+            warnings.warn(
+                f"work that was still queued on spyre:{index} at exit failed: {error}",
+                RuntimeWarning,
+                stacklevel=2,
             )
 
 
