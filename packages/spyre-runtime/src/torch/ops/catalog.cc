@@ -12,6 +12,7 @@
 #include "torch/ops/kernels.h"
 #include "torch/ops/pointwise.h"
 #include "torch/ops/reduce.h"
+#include "torch/whole_on_host.h"
 
 namespace spyre::aten {
 namespace {
@@ -123,6 +124,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
       {"indexing", index_kernels()},
       {"creation", fill_kernels()},
       {"joining", join_kernels()},
+      {"scan", scan_kernels()},
       {"attention", attention_kernels()},
       {"convolution", convolution_kernels()},
       {"pooling", pool_kernels()},
@@ -137,6 +139,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
       add(library, overloads, entries(), kernel.name, kernel.types, kind, kernel.run);
     }
   }
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  register_whole_operators(library, c10::DispatchKey::AutogradPrivateUse1);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  register_whole_operators(library, c10::DispatchKey::PrivateUse1);
 }
 
 }  // namespace
