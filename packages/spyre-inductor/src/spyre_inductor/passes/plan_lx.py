@@ -4,7 +4,8 @@
 Before: buffers inside a program are device memory. After: a temporary is `lx` if every kernel that
 touches it divides the same loops into the same parts with respect to that buffer, so that no core
 needs another's share, and if the shares fit the scratchpad. One whose life has ended leaves its
-memory to the next of its shape. Values are stored in the same format, so results are the same bit for bit.
+memory to the next of its shape. Values are stored in the same format, so results are the same bit
+for bit.
 """
 
 from __future__ import annotations
