@@ -21,31 +21,27 @@ namespace py = pybind11;
 
 class HostArray {
  public:
-  /// Borrows the memory of `object`. `dtype` says how to read the elements where the object cannot
-  /// say it itself (bfloat16 bits in a uint16 array); it must have the width of the object's own.
-  /// Throws TypeError and ValueError.
+  /// Borrows the memory of `object`. `dtype` says what the elements are where the object cannot say
+  /// it itself: bfloat16 in an array of 16-bit integers. Throws TypeError and ValueError.
   static HostArray borrow(py::handle object, std::optional<HostDtype> dtype, bool writable,
                           const char* what) {
+    // What Python can lend and this cannot: lists of numbers, arrays of dtypes without a buffer.
+    const auto [lent, own] = py::module_::import("spyre_layout._arrays")
+                                 .attr("lend")(object, writable, what)
+                                 .cast<std::pair<py::object, std::optional<std::string>>>();
     HostArray array;
-    if (PyObject_CheckBuffer(object.ptr())) {
-      array.from_buffer(object, writable, what);
-    } else if (py::hasattr(object, "__dlpack__")) {
-      array.from_dlpack(object, writable, what);
+    if (PyObject_CheckBuffer(lent.ptr())) {
+      array.from_buffer(lent, writable, what);
+    } else if (py::hasattr(lent, "__dlpack__")) {
+      array.from_dlpack(lent, writable, what);
     } else {
       throw py::type_error(
-          std::string(what) + " is a " + type_name(object) +
+          std::string(what) + " is a " + type_name(lent) +
           "; expected an object with the buffer protocol (a NumPy array, a memoryview) or "
           "with __dlpack__ (a CPU tensor)");
     }
-    if (dtype && *dtype != array.dtype_) {
-      if (host_itemsize(*dtype) != host_itemsize(array.dtype_)) {
-        throw py::value_error("cannot read the " + std::string(host_dtype_name(array.dtype_)) +
-                              " elements of " + what + " as " +
-                              std::string(host_dtype_name(*dtype)) +
-                              ": their widths differ; convert the array, or leave dtype out");
-      }
-      array.dtype_ = *dtype;
-    }
+    if (own) array.dtype_ = host_dtype_by_name(*own);
+    if (dtype) array.read_as(*dtype, what);
     const auto itemsize = static_cast<uintptr_t>(host_itemsize(array.dtype_));
     if (!array.is_empty() &&
         reinterpret_cast<uintptr_t>(array.data_) % std::min<uintptr_t>(itemsize, 8) != 0) {
@@ -54,6 +50,18 @@ class HostArray {
                             std::to_string(itemsize) + "-byte elements; copy it first");
     }
     return array;
+  }
+
+  /// Takes integers for the bits of elements of `dtype`.
+  void read_as(HostDtype dtype, const char* what) {
+    if (dtype == dtype_) return;
+    if (!is_integer(dtype_) || host_itemsize(dtype) != host_itemsize(dtype_)) {
+      throw py::value_error("cannot read the " + std::string(host_dtype_name(dtype_)) +
+                            " elements of " + what + " as " + std::string(host_dtype_name(dtype)) +
+                            ": only integers of that width are taken for its bits; convert the "
+                            "array, or leave dtype out");
+    }
+    dtype_ = dtype;
   }
 
   HostArray(HostArray&& other) noexcept { *this = std::move(other); }
@@ -100,6 +108,35 @@ class HostArray {
     return true;
   }
 
+  /// Whether some byte of the array, from its first to its last, lies in the `bytes` at `data`.
+  bool overlaps(const void* data, int64_t bytes) const {
+    if (is_empty() || bytes == 0) return false;
+    int64_t low = 0;
+    int64_t high = 1;
+    for (size_t d = 0; d < size_.size(); ++d) {
+      (strides_[d] < 0 ? low : high) += (size_[d] - 1) * strides_[d];
+    }
+    const auto start = reinterpret_cast<uintptr_t>(data_);
+    const auto itemsize = static_cast<int64_t>(host_itemsize(dtype_));
+    const auto other = reinterpret_cast<uintptr_t>(data);
+    return start + static_cast<uintptr_t>(low * itemsize) < other + static_cast<uintptr_t>(bytes) &&
+           other < start + static_cast<uintptr_t>(high * itemsize);
+  }
+
+  static bool is_integer(HostDtype dtype) {
+    switch (dtype) {
+      case HostDtype::kInt8:
+      case HostDtype::kInt16:
+      case HostDtype::kInt32:
+      case HostDtype::kInt64:
+      case HostDtype::kUInt8:
+      case HostDtype::kUInt16:
+      case HostDtype::kUInt32:
+      case HostDtype::kUInt64: return true;
+      default: return false;
+    }
+  }
+
   static std::string type_name(py::handle object) {
     return py::str(py::type::handle_of(object).attr("__name__"));
   }
@@ -108,9 +145,11 @@ class HostArray {
   HostArray() = default;
 
   void from_buffer(py::handle object, bool writable, const char* what) {
-    const int flags = PyBUF_STRIDES | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
-    if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw py::error_already_set();
+    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
+      throw py::error_already_set();
+    }
     has_view_ = true;
+    if (writable && view_.readonly) throw read_only(what);
     dtype_ = dtype_of_format(view_.format, view_.itemsize, what);
     data_ = view_.buf;
     for (int d = 0; d < view_.ndim; ++d) {
@@ -132,7 +171,7 @@ class HostArray {
                             " on DLPack device type " + std::to_string(device.first) +
                             "; move it to the CPU first");
     }
-    const py::object capsule = object.attr("__dlpack__")();
+    const py::object capsule = dlpack_capsule(object);
     const dlpack::Tensor* tensor = nullptr;
     if (PyCapsule_IsValid(capsule.ptr(), "dltensor")) {
       tensor_ =
@@ -143,10 +182,14 @@ class HostArray {
       versioned_ = static_cast<dlpack::ManagedTensorVersioned*>(
           PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
       PyCapsule_SetName(capsule.ptr(), "used_dltensor_versioned");
-      tensor = &versioned_->tensor;
-      if (writable && (versioned_->flags & dlpack::kReadOnly)) {
-        throw py::value_error(std::string(what) + " is read-only; give a writable one");
+      if (versioned_->major != 1) {
+        throw py::value_error(
+            std::string(what) + "'s __dlpack__ gave a capsule of DLPack version " +
+            std::to_string(versioned_->major) + "." + std::to_string(versioned_->minor) +
+            "; expected major version 1: convert it to a NumPy array");
       }
+      tensor = &versioned_->tensor;
+      if (writable && (versioned_->flags & dlpack::kReadOnly)) throw read_only(what);
     } else {
       throw py::type_error(std::string(what) + "'s __dlpack__ gave no DLPack capsule");
     }
@@ -165,10 +208,34 @@ class HostArray {
     }
   }
 
+  /// The capsule that can say that memory is read-only, if the object knows that kind.
+  static py::object dlpack_capsule(py::handle object) {
+    const py::object export_array = object.attr("__dlpack__");
+    try {
+      return export_array(py::arg("max_version") = py::make_tuple(1, 0));
+    } catch (py::error_already_set& error) {
+      if (!error.matches(PyExc_TypeError)) throw;
+    }
+    return export_array();  // an exporter from before DLPack 1.0
+  }
+
+  static py::value_error read_only(const char* what) {
+    return py::value_error(std::string(what) + " is read-only; give a writable array");
+  }
+
   static HostDtype dtype_of_format(const char* format, Py_ssize_t itemsize, const char* what) {
     std::string text = format ? format : "B";
     const std::string original = text;
-    if (!text.empty() && (text[0] == '@' || text[0] == '=' || text[0] == '<')) text.erase(0, 1);
+    constexpr char kNativeOrder = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? '>' : '<';
+    constexpr char kForeignOrder = kNativeOrder == '<' ? '>' : '<';
+    if (itemsize > 1 && !text.empty() &&
+        (text[0] == kForeignOrder || (text[0] == '!' && kForeignOrder == '>'))) {
+      throw py::value_error(std::string(what) + " has elements of buffer format '" + original +
+                            "', in the other byte order than this machine's; convert it first "
+                            "(NumPy: array.astype(array.dtype.newbyteorder('=')))");
+    }
+    if (text.size() > 1 && std::string("@=<>!").find(text[0]) != std::string::npos)
+      text.erase(0, 1);
     const auto integer = [&](bool is_signed) -> std::optional<HostDtype> {
       switch (itemsize) {
         case 1: return is_signed ? HostDtype::kInt8 : HostDtype::kUInt8;
@@ -193,7 +260,7 @@ class HostArray {
     throw py::value_error(
         std::string(what) + " has elements of buffer format '" + original + "' and " +
         std::to_string(itemsize) +
-        " bytes; expected native booleans, integers or floats of at most 8 bytes");
+        " bytes; expected booleans, integers or floats of at most 8 bytes: convert it to one");
   }
 
   static HostDtype dtype_of_dlpack(const dlpack::DataType& type, const char* what) {

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include "convert.h"
 #include "host_array.h"
 #include "spyre/layout/transfer.h"
 #include "spyre/layout/version.h"
@@ -25,6 +26,14 @@ py::object new_array(HostDtype dtype, const Ints& size) {
       .attr("empty")(std::string(host_dtype_name(dtype)), size);
 }
 
+void refuse_overlap(const HostArray& array, const char* name, const void* data, int64_t bytes,
+                    const char* other) {
+  if (!array.overlaps(data, bytes)) return;
+  throw py::value_error(std::string(name) + " and " + other +
+                        " share memory, so that elements would be overwritten before they are "
+                        "read; give memory of its own");
+}
+
 HostDtype code_dtype(DataFormat format) {
   const int bits = format_info(format).bits;
   return bits <= 8    ? HostDtype::kUInt8
@@ -33,33 +42,64 @@ HostDtype code_dtype(DataFormat format) {
                       : HostDtype::kUInt64;
 }
 
+/// Dtypes that NumPy has no arrays of.
+bool is_foreign(HostDtype dtype) {
+  switch (dtype) {
+    case HostDtype::kBFloat16:
+    case HostDtype::kFloat8E4M3FN:
+    case HostDtype::kFloat8E5M2FNUZ: return true;
+    default: return false;
+  }
+}
+
+/// Whether an array of dtype `own` may be filled with elements of `wanted`: their equal, or
+/// integers that take their bits where plain arrays (a memoryview has no float16) cannot have them.
+bool can_hold(HostDtype own, HostDtype wanted) {
+  if (own == wanted) return true;
+  return HostArray::is_integer(own) && host_itemsize(own) == host_itemsize(wanted) &&
+         (is_foreign(wanted) || wanted == HostDtype::kFloat16);
+}
+
 /// Memory that a result is written to: the caller's `out`, checked, or a new array.
 class Output {
  public:
-  Output(const py::object& out, HostDtype dtype, const Ints& size)
+  /// `codes`: bits, which integers of either sign may take.
+  Output(const py::object& out, HostDtype dtype, const Ints& size, bool codes)
       : object_(out.is_none() ? new_array(dtype, size) : out),
         array_(HostArray::borrow(object_, std::nullopt, true, "out")) {
     const HostDtype own = array_.dtype();
-    if (!out.is_none() && (host_itemsize(own) != host_itemsize(dtype) || !array_.is_contiguous() ||
-                           array_.numel() != count(size))) {
-      throw py::value_error("out holds " + std::to_string(array_.numel()) + " " +
-                            std::string(host_dtype_name(own)) + " elements" +
-                            (array_.is_contiguous() ? "" : ", not contiguous") + "; expected " +
-                            std::to_string(count(size)) + " contiguous elements of " +
-                            std::string(host_dtype_name(dtype)));
+    if (out.is_none()) return;
+    const bool same_kind = can_hold(own, dtype) || (codes && HostArray::is_integer(own) &&
+                                                    host_itemsize(own) == host_itemsize(dtype));
+    const bool same_size =
+        array_.size() == size || (array_.size().size() == 1 && array_.numel() == count(size));
+    if (!same_kind || !same_size || !array_.is_contiguous()) {
+      throw py::value_error(
+          "out is an array of size " + format_list(array_.size()) + " of " +
+          std::string(host_dtype_name(own)) + (array_.is_contiguous() ? "" : ", not contiguous") +
+          "; expected a contiguous one of size " + format_list(size) + ", or a flat one of " +
+          std::to_string(count(size)) + ", of " + std::string(host_dtype_name(dtype)));
     }
   }
 
   void* data() const { return array_.data(); }
   const py::object& object() const { return object_; }
 
+  /// Throws if the elements of `source` would be overwritten before they are read.
+  void check_overlap(const HostArray& source) const {
+    if (!source.is_contiguous()) return;  // copied first
+    const bool in_place = source.data() == array_.data() &&
+                          host_itemsize(source.dtype()) == host_itemsize(array_.dtype());
+    if (!in_place) refuse_overlap(source, "the array read", array_.data(), array_.bytes(), "out");
+  }
+
+ private:
   static int64_t count(const Ints& size) {
     int64_t count = 1;
     for (int64_t extent : size) count *= extent;
     return count;
   }
 
- private:
   py::object object_;
   HostArray array_;
 };
@@ -85,8 +125,7 @@ class Contiguous {
     std::vector<TransferLoop> loops;
     for (size_t d = 0; d < size.size(); ++d)
       loops.push_back({size[d], array.strides()[d], dense[d]});
-    // The same bytes on both sides: any dtype of this width that is copied as it is.
-    const auto [dtype, format] = same_width(host_itemsize(array.dtype()));
+    const auto [dtype, format] = detail::copying_pair(host_itemsize(array.dtype()));
     run_transfer(loops.data(), loops.size(), dtype, format, array.data(), copy_.data(), 0, true,
                  thread_parallel_for());
     data_ = copy_.data();
@@ -95,62 +134,47 @@ class Contiguous {
   const char* data() const { return data_; }
 
  private:
-  static std::pair<HostDtype, DataFormat> same_width(int bytes) {
-    switch (bytes) {
-      case 1: return {HostDtype::kInt8, DataFormat::kSenInt8};
-      case 2: return {HostDtype::kInt16, DataFormat::kSenInt16};
-      case 4: return {HostDtype::kInt32, DataFormat::kIeeeInt32};
-      default: return {HostDtype::kInt64, DataFormat::kIeeeInt64};
-    }
-  }
-
   const char* data_;
   std::vector<char> copy_;
 };
 
-bool is_float(HostDtype dtype) {
-  switch (dtype) {
-    case HostDtype::kFloat16:
-    case HostDtype::kBFloat16:
-    case HostDtype::kFloat32:
-    case HostDtype::kFloat64:
-    case HostDtype::kFloat8E4M3FN:
-    case HostDtype::kFloat8E5M2FNUZ: return true;
-    default: return false;
+/// Codes of a format, borrowed: integers of its width.
+HostArray borrow_codes(const py::object& codes, DataFormat format) {
+  HostArray array = HostArray::borrow(codes, std::nullopt, false, "codes");
+  const HostDtype wanted = code_dtype(format);
+  const HostDtype own = array.dtype();
+  const bool is_bool = own == HostDtype::kBool && format == DataFormat::kBool;
+  if (host_itemsize(own) != host_itemsize(wanted) || !(HostArray::is_integer(own) || is_bool)) {
+    throw py::type_error("codes are " + std::string(host_dtype_name(own)) + ", but those of " +
+                         format_info(format).name +
+                         (format_info(format).bits < 8 ? ", a byte each or packed," : "") +
+                         " are " + std::string(host_dtype_name(wanted)) +
+                         "; convert the array to that, or view its bits as that");
   }
-}
-
-void unpack(const uint8_t* packed, int bits, uint8_t* codes, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t bit = i * bits;
-    codes[i] = static_cast<uint8_t>((packed[bit >> 3] >> (bit & 7)) & ((1 << bits) - 1));
-  }
-}
-
-void pack(const uint8_t* codes, int bits, uint8_t* packed, int64_t count) {
-  std::fill_n(packed, (count * bits + 7) / 8, uint8_t{0});
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t bit = i * bits;
-    packed[bit >> 3] = static_cast<uint8_t>(packed[bit >> 3] | codes[i] << (bit & 7));
-  }
+  return array;
 }
 
 /// encode(): values by value, one code an element, also for sub-byte formats.
-py::object encode_values(const py::object& values, const Name& dtype, int format_value,
-                         bool saturate, const py::object& out) {
+py::object encode_values(const py::object& values, int format_value, bool saturate,
+                         const py::object& out) {
   const auto format = static_cast<DataFormat>(format_value);
-  const HostArray array = HostArray::borrow(values, dtype_of(dtype), false, "values");
   require_storage(format, "encode values");
-  require_codec(array.dtype(), format);
-  const Output output(out, code_dtype(format), array.size());
+  const HostArray array = HostArray::borrow(values, std::nullopt, false, "values");
+  const HostDtype host = array.dtype();
+  require_codec(host, format);
+  const Output output(out, code_dtype(format), array.size(), true);
+  output.check_overlap(array);
   const Overflow overflow = saturate ? Overflow::kSaturate : Overflow::kDefault;
   const int bits = format_info(format).bits;
   const int width = host_itemsize(code_dtype(format));
+  const int itemsize = host_itemsize(host);
+  // encode_from() would apply the rules of copies: values go through the widest type of their kind,
+  // which has none. float64 and uint64 have none themselves, and are wider.
+  const bool direct = host == HostDtype::kFloat64 || host == HostDtype::kUInt64;
+  const bool integral = HostArray::is_integer(host) || host == HostDtype::kBool;
   {
     const py::gil_scoped_release release;
     const Contiguous source(array);
-    const HostDtype host = array.dtype();
-    const int itemsize = host_itemsize(host);
     for_parts(array.numel(), [&](int64_t begin, int64_t end) {
       constexpr int64_t kChunk = 1024;
       alignas(64) float floats[kChunk];
@@ -161,14 +185,19 @@ py::object encode_values(const py::object& values, const Name& dtype, int format
         char* codes = static_cast<char*>(output.data()) + start * width;
         void* target = bits < 8 ? static_cast<void*>(packed) : codes;
         const char* from = source.data() + start * itemsize;
-        if (is_float(host)) {
-          encode_from(host, from, DataFormat::kIeeeFp32, floats, n);
-          encode(floats, format, target, n, overflow);
-        } else {
+        if (direct) {
+          encode_from(host, from, format, target, n, overflow);
+        } else if (integral) {
           encode_from(host, from, DataFormat::kIeeeInt64, integers, n);
           encode(integers, format, target, n, overflow);
+        } else {
+          encode_from(host, from, DataFormat::kIeeeFp32, floats, n);
+          encode(floats, format, target, n, overflow);
         }
-        if (bits < 8) unpack(packed, bits, reinterpret_cast<uint8_t*>(codes), n);
+        if (bits < 8) {
+          for (int64_t i = 0; i < n; ++i)
+            codes[i] = static_cast<char>(detail::read_packed(packed, i, bits));
+        }
       }
     });
   }
@@ -179,19 +208,15 @@ py::object encode_values(const py::object& values, const Name& dtype, int format
 py::object decode_values(const py::object& codes, int format_value, const py::object& out) {
   const auto format = static_cast<DataFormat>(format_value);
   require_storage(format, "decode codes");
-  const HostArray array = HostArray::borrow(codes, std::nullopt, false, "codes");
+  const HostArray array = borrow_codes(codes, format);
   const int bits = format_info(format).bits;
   const int width = host_itemsize(code_dtype(format));
-  if (host_itemsize(array.dtype()) != width || is_float(array.dtype())) {
-    throw py::type_error("codes are " + std::string(host_dtype_name(array.dtype())) +
-                         ", but those of " + format_info(format).name + " are " +
-                         std::string(host_dtype_name(code_dtype(format))));
-  }
   const FormatKind kind = format_info(format).kind;
   const HostDtype result = kind == FormatKind::kFloat  ? HostDtype::kFloat32
                            : kind == FormatKind::kBool ? HostDtype::kBool
                                                        : HostDtype::kInt64;
-  const Output output(out, result, array.size());
+  const Output output(out, result, array.size(), false);
+  output.check_overlap(array);
   {
     const py::gil_scoped_release release;
     const Contiguous source(array);
@@ -202,10 +227,15 @@ py::object decode_values(const py::object& codes, int format_value, const py::ob
         const int64_t n = std::min(kChunk, end - start);
         const char* from = source.data() + start * width;
         if (bits < 8) {
-          uint8_t masked[kChunk];
-          for (int64_t i = 0; i < n; ++i)
-            masked[i] = static_cast<uint8_t>(from[i]) & ((1 << bits) - 1);
-          pack(masked, bits, packed, n);
+          for (int64_t i = 0; i < n; ++i) {
+            const auto code = static_cast<uint8_t>(from[i]);
+            if (code >> bits) {
+              throw std::invalid_argument(std::to_string(code) + " is not a code of " +
+                                          format_info(format).name + "; expected 0 to " +
+                                          std::to_string((1 << bits) - 1));
+            }
+            detail::write_packed(packed, i, bits, code);
+          }
           from = reinterpret_cast<const char*>(packed);
         }
         decode_to(result, from, format,
@@ -224,7 +254,8 @@ py::object encode_host(const py::object& values, const Name& dtype, int format_v
   require_codec(array.dtype(), format);
   const int bits = format_info(format).bits;
   const Ints size = bits < 8 ? Ints{packed_bytes(format, array.numel())} : array.size();
-  const Output output(out, code_dtype(format), size);
+  const Output output(out, code_dtype(format), size, true);
+  output.check_overlap(array);
   {
     const py::gil_scoped_release release;
     const Contiguous source(array);
@@ -243,15 +274,8 @@ py::object decode_host(const py::object& codes, int format_value, const std::str
   const auto format = static_cast<DataFormat>(format_value);
   const HostDtype host = host_dtype_by_name(dtype);
   require_codec(host, format);
-  const HostArray array = HostArray::borrow(codes, std::nullopt, false, "codes");
+  const HostArray array = borrow_codes(codes, format);
   const int bits = format_info(format).bits;
-  const int width = host_itemsize(code_dtype(format));
-  if (host_itemsize(array.dtype()) != width || is_float(array.dtype())) {
-    throw py::type_error("codes are " + std::string(host_dtype_name(array.dtype())) +
-                         ", but those of " + format_info(format).name +
-                         (bits < 8 ? ", packed," : "") + " are " +
-                         std::string(host_dtype_name(code_dtype(format))));
-  }
   const int64_t available = bits < 8 ? array.numel() * (8 / bits) : array.numel();
   if (count && (*count < 0 || *count > available)) {
     throw py::value_error("cannot decode " + std::to_string(*count) + " elements: codes hold " +
@@ -259,7 +283,8 @@ py::object decode_host(const py::object& codes, int format_value, const std::str
   }
   const int64_t wanted = count.value_or(available);
   const Ints size = count || bits < 8 ? Ints{wanted} : array.size();
-  const Output output(out, host, size);
+  const Output output(out, host, size, false);
+  output.check_overlap(array);
   {
     const py::gil_scoped_release release;
     const Contiguous source(array);
@@ -293,12 +318,24 @@ py::object zeroed_bytes(int64_t count) {
   return py::module_::import("builtins").attr("bytearray")(count);
 }
 
+/// What the elements of an array are that stands for (a view of) the layout's host tensor, where
+/// the caller says nothing: its own dtype, unless NumPy has no arrays of the tensor's and it holds
+/// integers of that width. Those are the bits that from_device() gives for such tensors.
+HostDtype dtype_for(const Layout& layout, const HostArray& array) {
+  const bool is_bits = layout.host_known() && is_foreign(layout.host_dtype()) &&
+                       HostArray::is_integer(array.dtype()) &&
+                       host_itemsize(array.dtype()) == host_itemsize(layout.host_dtype());
+  return is_bits ? layout.host_dtype() : array.dtype();
+}
+
 py::object copy_in(const py::object& source, const Name& dtype, const Layout& layout,
                    const py::object& out) {
-  const HostArray array = HostArray::borrow(source, dtype_of(dtype), false, "array");
+  HostArray array = HostArray::borrow(source, dtype_of(dtype), false, "values");
+  if (!dtype) array.read_as(dtype_for(layout, array), "values");
   py::object object = out;
   if (out.is_none()) object = zeroed_bytes(layout.device_bytes());
   const HostArray device = device_memory(object, layout, true, "out");
+  refuse_overlap(array, "values", device.data(), layout.device_bytes(), "out");
   {
     const py::gil_scoped_release release;
     to_device(array.data(), array.dtype(), array.size(), array.strides(), layout, device.data(),
@@ -308,24 +345,37 @@ py::object copy_in(const py::object& source, const Name& dtype, const Layout& la
 }
 
 py::object copy_out(const py::object& data, const Layout& layout, const Ints& size,
-                    const Ints& stride, int64_t storage_offset, const std::string& dtype,
+                    const Ints& stride, int64_t storage_offset, const Name& dtype,
                     const py::object& out) {
-  const HostDtype host = host_dtype_by_name(dtype);
-  require_codec(host, layout.format());
+  std::optional<HostDtype> wanted = dtype_of(dtype);
+  if (out.is_none() && !wanted) {
+    if (!layout.host_known()) {
+      throw py::value_error("from_device needs a dtype, which " + layout.repr() +
+                            " does not know; give dtype= or out=");
+    }
+    wanted = layout.host_dtype();
+  }
+  if (wanted) require_codec(*wanted, layout.format());
   resolve_view(layout, size, stride, storage_offset);
   const HostArray device = device_memory(data, layout, false, "data");
-  const py::object object = out.is_none() ? new_array(host, size) : out;
+  const py::object object = out.is_none() ? new_array(*wanted, size) : out;
   const HostArray array = HostArray::borrow(object, std::nullopt, true, "out");
-  if (!out.is_none() &&
-      (array.size() != size || host_itemsize(array.dtype()) != host_itemsize(host))) {
-    throw py::value_error("out has size " + format_list(array.size()) + " and dtype " +
-                          std::string(host_dtype_name(array.dtype())) + "; expected " +
-                          format_list(size) + " of " + dtype);
+  if (!wanted) wanted = dtype_for(layout, array);
+  if (!can_hold(array.dtype(), *wanted)) {
+    throw py::value_error("out holds " + std::string(host_dtype_name(array.dtype())) +
+                          " elements; expected " + std::string(host_dtype_name(*wanted)) +
+                          ": leave dtype out to convert to the dtype of out");
+  }
+  require_codec(*wanted, layout.format());
+  if (!out.is_none() && array.size() != size) {
+    throw py::value_error("out has size " + format_list(array.size()) + "; expected " +
+                          format_list(size));
   }
   const Ints strides = array.size() == size ? array.strides() : contiguous_strides(size);
+  refuse_overlap(array, "out", device.data(), layout.device_bytes(), "data");
   {
     const py::gil_scoped_release release;
-    from_device(device.data(), layout, size, stride, storage_offset, array.data(), host, strides,
+    from_device(device.data(), layout, size, stride, storage_offset, array.data(), *wanted, strides,
                 thread_parallel_for());
   }
   return object;
@@ -337,6 +387,7 @@ py::object move_sticks(const py::object& data, const Layout& from, const Layout&
   py::object object = out;
   if (out.is_none()) object = zeroed_bytes(to.device_bytes());
   const HostArray target = device_memory(object, to, true, "out");
+  refuse_overlap(source, "data", target.data(), to.device_bytes(), "out");
   {
     const py::gil_scoped_release release;
     restickify(from, source.data(), to, target.data(), size, strides, thread_parallel_for());

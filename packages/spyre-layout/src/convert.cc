@@ -21,11 +21,15 @@ void convert_values(const void* source, void* target, int64_t count) {
     if constexpr (Source::kFloating && !Target::kFloating) {
       to[i] = Target::store_float(Source::load(from[i]));
     } else if constexpr (Target::kFloating) {
-      const auto value = static_cast<float>(Source::load(from[i]));
-      to[i] = kSaturate ? Target::store_saturate(value) : Target::store(value);
+      if constexpr (kSaturate && Source::kFloating) {
+        to[i] = Target::store_saturate(Source::load_finite(from[i]));
+      } else {
+        const float value = Source::load_float(from[i]);
+        to[i] = kSaturate ? Target::store_saturate(value) : Target::store(value);
+      }
     } else {
-      const int64_t value = Source::load(from[i]);
-      to[i] = kSaturate ? Target::store_saturate(value) : Target::store(value);
+      to[i] = kSaturate ? Target::store_saturate(Source::load_clamped(from[i]))
+                        : Target::store(Source::load(from[i]));
     }
   }
 }
@@ -43,9 +47,9 @@ void copy_elements(const void* source, void* target, int64_t count) {
 
 /// Vector kernels from an element type to float32 and back; null if float32 itself.
 struct FloatKernels {
-  ConvertFn VectorKernels::*to_float = nullptr;
-  ConvertFn VectorKernels::*from_float = nullptr;
-  ConvertFn VectorKernels::*from_float_saturate = nullptr;
+  ConvertFn VectorKernels::* to_float = nullptr;
+  ConvertFn VectorKernels::* from_float = nullptr;
+  ConvertFn VectorKernels::* from_float_saturate = nullptr;
 };
 
 template <typename Element>
@@ -70,8 +74,8 @@ template <typename Element>
 constexpr bool kIsFloat32 = std::is_base_of_v<Fp32Element, Element>;
 
 template <typename Element>
-constexpr bool kHasFloatKernels = kIsFloat32<Element> ||
-                                  float_kernels<Element>().to_float != nullptr;
+constexpr bool kHasFloatKernels =
+    kIsFloat32<Element> || float_kernels<Element>().to_float != nullptr;
 
 template <typename Source, typename Target, bool kSaturate>
 void convert_floats(const void* source, void* target, int64_t count) {

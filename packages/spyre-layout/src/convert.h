@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "spyre/layout/codec.h"
 #include "vector_kernels.h"
@@ -23,6 +24,16 @@ struct Converter {
 /// Throws std::invalid_argument for pairs without a codec.
 Converter find_converter(HostDtype dtype, DataFormat format,
                          Overflow overflow = Overflow::kDefault);
+
+/// A pair whose converter copies elements of that many bytes as they are.
+inline std::pair<HostDtype, DataFormat> copying_pair(int bytes) {
+  switch (bytes) {
+    case 1: return {HostDtype::kInt8, DataFormat::kSenInt8};
+    case 2: return {HostDtype::kInt16, DataFormat::kSenInt16};
+    case 4: return {HostDtype::kInt32, DataFormat::kIeeeInt32};
+    default: return {HostDtype::kInt64, DataFormat::kIeeeInt64};
+  }
+}
 
 /// Reads one sub-byte code, number `index` of the packed array.
 inline uint8_t read_packed(const uint8_t* codes, int64_t index, int bits) {

@@ -10,8 +10,9 @@
 /// One element of each host dtype and device format, as templates that the array kernels loop over.
 namespace spyre::layout::detail {
 
-/// Elements of a dtype or format: T is how they lie in memory. Floating ones give and take float,
-/// the others int64_t.
+/// Elements of a dtype or format: T is how they lie in memory. Floating ones load as float or
+/// double and store float, the others load and store int64_t. load_float() is the value as float32;
+/// load_finite() and load_clamped() are what saturating stores start from.
 template <HostDtype>
 struct Host;
 template <DataFormat>
@@ -22,6 +23,14 @@ struct IntegerElement {
   using T = Integer;
   static constexpr bool kFloating = false;
   static int64_t load(T value) { return static_cast<int64_t>(value); }
+  // uint64 reaches beyond int64: by value it must not become negative.
+  static float load_float(T value) { return static_cast<float>(value); }
+  static int64_t load_clamped(T value) {
+    constexpr uint64_t kHigh = std::numeric_limits<int64_t>::max();
+    return sizeof(T) == 8 && value > 0 && static_cast<uint64_t>(value) > kHigh
+               ? static_cast<int64_t>(kHigh)
+               : static_cast<int64_t>(value);
+  }
   static T store(int64_t value) { return static_cast<T>(value); }
   static T store_saturate(int64_t value) {
     constexpr int64_t kLow = static_cast<int64_t>(std::numeric_limits<T>::min());
@@ -29,10 +38,11 @@ struct IntegerElement {
                                              : static_cast<int64_t>(std::numeric_limits<T>::max());
     return static_cast<T>(value < kLow ? kLow : value > kHigh ? kHigh : value);
   }
-  static T store_float(float value) {
+  template <typename Float>
+  static T store_float(Float value) {
     if (sizeof(T) == 8 && !std::numeric_limits<T>::is_signed) {  // the one type beyond int64_t
       if (!(value > 0)) return 0;
-      if (value >= 0x1p64f) return std::numeric_limits<T>::max();
+      if (value >= Float{0x1p64f}) return std::numeric_limits<T>::max();
       return static_cast<T>(value);
     }
     constexpr int64_t kLow = static_cast<int64_t>(std::numeric_limits<T>::min());
@@ -46,9 +56,14 @@ struct BoolElement {
   using T = uint8_t;
   static constexpr bool kFloating = false;
   static int64_t load(T value) { return value != 0; }
+  static float load_float(T value) { return value != 0; }
+  static int64_t load_clamped(T value) { return value != 0; }
   static T store(int64_t value) { return value != 0; }
   static T store_saturate(int64_t value) { return value != 0; }
-  static T store_float(float value) { return value != 0; }
+  template <typename Float>
+  static T store_float(Float value) {
+    return value != 0;
+  }
 };
 
 template <typename Code, float (*kLoad)(Code), Code (*kStore)(float), Code (*kSaturate)(float)>
@@ -56,6 +71,8 @@ struct FloatElement {
   using T = Code;
   static constexpr bool kFloating = true;
   static float load(T code) { return kLoad(code); }
+  static float load_float(T code) { return kLoad(code); }
+  static float load_finite(T code) { return kLoad(code); }
   static T store(float value) { return kStore(value); }
   static T store_saturate(float value) { return kSaturate(value); }
 };
@@ -69,11 +86,16 @@ struct SubByteElement {
   static constexpr int64_t kHigh = kSigned ? (1 << (kBits - 1)) - 1 : (1 << kBits) - 1;
   static constexpr int64_t kMask = (1 << kBits) - 1;
   static int64_t load(T code) { return kSigned && code > kHigh ? code - kMask - 1 : code; }
+  static float load_float(T code) { return static_cast<float>(load(code)); }
+  static int64_t load_clamped(T code) { return load(code); }
   static T store(int64_t value) { return static_cast<T>(value & kMask); }
   static T store_saturate(int64_t value) {
     return store(value < kLow ? kLow : value > kHigh ? kHigh : value);
   }
-  static T store_float(float value) { return store(float_to_integer(value, kLow, kHigh)); }
+  template <typename Float>
+  static T store_float(Float value) {
+    return store(float_to_integer(value, kLow, kHigh));
+  }
 };
 
 inline float same_float(float value) { return value; }
@@ -99,7 +121,18 @@ inline uint16_t float_to_bf16_saturate(float value) {
 struct DoubleElement {
   using T = double;
   static constexpr bool kFloating = true;
-  static float load(T value) { return static_cast<float>(value); }
+  static double load(T value) { return value; }
+  static float load_float(T value) { return static_cast<float>(value); }
+  /// As float32, but what is finite stays finite.
+  static float load_finite(T value) {
+    constexpr double kHigh = std::numeric_limits<float>::max();
+    const bool finite = std::numeric_limits<double>::lowest() <= value &&
+                        value <= std::numeric_limits<double>::max();
+    return static_cast<float>(!finite          ? value
+                              : value > kHigh  ? kHigh
+                              : value < -kHigh ? -kHigh
+                                               : value);
+  }
   static T store(float value) { return value; }
   static T store_saturate(float value) { return value; }
 };

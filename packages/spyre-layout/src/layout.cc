@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "checked_math.h"
+#include "spyre/layout/codec.h"
 #include "spyre/layout/view.h"
 
 namespace spyre::layout {
@@ -92,6 +93,24 @@ bool nests(const std::vector<int64_t>& size, const std::vector<int64_t>& strides
     reach += (size[*it] - 1) * strides[*it];
   }
   return true;
+}
+
+/// How many host offsets a chain of digits has a position for.
+int64_t count_positions(const std::vector<Digit>& digits) {
+  // below(k, bound): the offsets below `bound` that digits k and on tell; full[k]: those below the
+  // divisor of digit k - 1.
+  std::vector<int64_t> full(digits.size() + 1, 1);
+  const auto below = [&](size_t k, int64_t bound) {
+    int64_t count = 1;
+    for (; k < digits.size(); ++k) {
+      const int64_t largest = std::min(digits[k].limit - 1, (bound - 1) / digits[k].divisor);
+      count += largest * full[k + 1];
+      bound = std::min(digits[k].divisor, bound - largest * digits[k].divisor);
+    }
+    return count;
+  };
+  for (size_t k = digits.size(); k-- > 1;) full[k] = below(k, digits[k - 1].divisor);
+  return below(0, std::numeric_limits<int64_t>::max());
 }
 
 int64_t sticks_of(int64_t size, int64_t per_stick) {
@@ -233,8 +252,13 @@ Layout Layout::generic_stick(const std::vector<int64_t>& size, const std::vector
          "; name each once, and perhaps a trailing -1 for the sparse layout");
   }
 
+  const bool empty = std::find(size.begin(), size.end(), 0) != size.end();
+  std::vector<int64_t> host_strides = strides;
   for (size_t d = 0; d < size.size(); ++d) {
-    if (size[d] != 1 && strides[d] <= 0) {
+    if (size[d] == 1 || strides[d] > 0) continue;
+    if (empty) {  // nothing is there for the stride to lead to
+      host_strides = contiguous_strides(size);
+    } else {
       fail(
           "host strides " + format_list(strides) + " of size " + format_list(size) +
           " have the entry " + std::to_string(strides[d]) + " in dimension " + std::to_string(d) +
@@ -245,7 +269,7 @@ Layout Layout::generic_stick(const std::vector<int64_t>& size, const std::vector
 
   // The stick of a sparse layout, and of a tensor without dimensions, is along a dimension of one.
   const auto host_dim = [&](int64_t dim) {
-    return dim < 0 ? HostDim{1, 1} : HostDim{size[dim], strides[dim]};
+    return dim < 0 ? HostDim{1, 1} : HostDim{size[dim], host_strides[dim]};
   };
   std::vector<int64_t> order = dim_order;
   if (order.empty()) order.push_back(-1);
@@ -257,7 +281,7 @@ Layout Layout::generic_stick(const std::vector<int64_t>& size, const std::vector
   if (order.size() > 1) push_dim(host_dim(order[0]), &layout.device_size_, &layout.stride_map_);
   push_lanes(stick, eps, &layout.device_size_, &layout.stride_map_);
   layout.finish();
-  layout.set_host(size, strides, dtype);
+  layout.set_host(size, host_strides, dtype);
   return layout;
 }
 
@@ -299,6 +323,7 @@ Layout Layout::make(const std::vector<int64_t>& device_size, const std::vector<i
 Layout Layout::with_host(const std::vector<int64_t>& size, const std::vector<int64_t>& strides,
                          HostDtype dtype) const {
   check_host(size, strides);
+  require_codec(dtype, format_);
   Layout layout = *this;
   layout.finish();
   layout.set_host(size, strides, dtype);
@@ -399,6 +424,7 @@ void Layout::finish() {
     if (digit.limit < needed) dense_ = false;
   }
   if (!digits_.empty() && digits_.back().divisor != 1) dense_ = false;
+  if (!dense_) host_numel_ = count_positions(digits_);
 }
 
 void Layout::set_host(const std::vector<int64_t>& size, const std::vector<int64_t>& strides,
@@ -433,8 +459,10 @@ void Layout::set_host(const std::vector<int64_t>& size, const std::vector<int64_
 int64_t Layout::device_offset(int64_t host_offset) const {
   if (host_offset < 0 || host_offset >= host_span_) {
     throw std::out_of_range("host offset " + std::to_string(host_offset) +
-                            " lies outside the layout, whose host offsets are 0 to " +
-                            std::to_string(host_span_ - 1) + ": " + repr());
+                            " lies outside the layout, which has " +
+                            (host_span_ ? "host offsets 0 to " + std::to_string(host_span_ - 1)
+                                        : std::string("no elements")) +
+                            ": " + repr());
   }
   int64_t rest = host_offset;
   int64_t device = 0;

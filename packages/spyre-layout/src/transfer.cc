@@ -2,9 +2,11 @@
 #include "spyre/layout/transfer.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
+#include "checked_math.h"
 #include "convert.h"
 #include "resolve.h"
 
@@ -16,13 +18,31 @@ using detail::WorkLoop;
 
 // ---- plans --------------------------------------------------------------------------------------
 
+/// Takes a loop into `loops` as a part of an outer one that it counts on from. Parts of a dimension
+/// come outermost first, but those of other dimensions may stand between them.
+bool merge_part(const WorkLoop& inner, std::vector<WorkLoop>* loops) {
+  for (auto outer = loops->rbegin(); outer != loops->rend(); ++outer) {
+    if (outer->dim != inner.dim) continue;
+    if (outer->device != inner.device * inner.extent || outer->other != inner.other * inner.extent)
+      return false;
+    outer->extent *= inner.extent;
+    outer->device = inner.device;
+    outer->other = inner.other;
+    return true;
+  }
+  return false;
+}
+
 TransferPiece make_piece(const detail::Resolution& state) {
   TransferPiece piece;
   piece.host_offset = state.other;
   piece.device_offset = state.device;
+  std::vector<WorkLoop> loops;
   for (size_t k = 0; k < state.loops.size(); ++k) {
-    WorkLoop loop = state.loops[k];
-    if (loop.extent == 1) continue;
+    const WorkLoop& loop = state.loops[k];
+    if (loop.extent != 1 && !merge_part(loop, &loops)) loops.push_back(loop);
+  }
+  for (WorkLoop& loop : loops) {
     if (loop.device < 0) {  // count up on the device
       piece.host_offset += (loop.extent - 1) * loop.other;
       piece.device_offset += (loop.extent - 1) * loop.device;
@@ -57,6 +77,24 @@ void plan_pieces(const Layout& layout, detail::Resolution state,
   }
 }
 
+/// Throws unless all offsets of a host array, and sums of their parts, stay well within 64 bits.
+void check_reach(const std::vector<int64_t>& size, const std::vector<int64_t>& strides) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  int64_t total = 0;
+  for (size_t d = 0; d < size.size(); ++d) {
+    int64_t part = 0;
+    const bool overflow =
+        size[d] > 1 && (strides[d] <= -kMost || strides[d] >= kMost ||
+                        detail::checked_mul(size[d], std::abs(strides[d]), &part) ||
+                        detail::checked_add(total, part, &total) || total > kMost);
+    if (overflow) {
+      throw std::invalid_argument("size " + format_list(size) + " with host strides " +
+                                  format_list(strides) +
+                                  " reaches further than 2^60 elements; check the strides");
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<TransferPiece> transfer_plan(const Layout& layout, const std::vector<int64_t>& size,
@@ -69,6 +107,7 @@ std::vector<TransferPiece> transfer_plan(const Layout& layout, const std::vector
         " dimensions, but host strides " + format_list(host_strides) + " have " +
         std::to_string(host_strides.size()) + "; give one stride per dimension");
   }
+  check_reach(size, host_strides);
   resolve_view(layout, size, view_strides, storage_offset, access);  // checks
   std::vector<TransferPiece> pieces;
   if (std::find(size.begin(), size.end(), 0) != size.end()) return pieces;
@@ -123,16 +162,6 @@ void from_device(const void* device, const Layout& layout, const std::vector<int
 
 namespace {
 
-/// Codes of a format as host elements that are copied as they are.
-std::pair<HostDtype, DataFormat> same_width(int bits) {
-  switch (bits) {
-    case 8: return {HostDtype::kInt8, DataFormat::kSenInt8};
-    case 16: return {HostDtype::kInt16, DataFormat::kSenInt16};
-    case 32: return {HostDtype::kInt32, DataFormat::kIeeeInt32};
-    default: return {HostDtype::kInt64, DataFormat::kIeeeInt64};
-  }
-}
-
 void copy_packed(const TransferPiece& piece, int bits, const uint8_t* source, uint8_t* target) {
   std::vector<int64_t> index(piece.loops.size(), 0);
   int64_t from = piece.host_offset;
@@ -184,7 +213,7 @@ void restickify(const Layout& from, const void* source, const Layout& to, void* 
         copy_packed(move, bits, static_cast<const uint8_t*>(source), static_cast<uint8_t*>(target));
         continue;
       }
-      const auto [dtype, format] = same_width(bits);
+      const auto [dtype, format] = detail::copying_pair(bits / 8);
       run_transfer(
           move.loops.data(), move.loops.size(), dtype, format,
           const_cast<char*>(static_cast<const char*>(source)) + move.host_offset * bits / 8, target,

@@ -53,16 +53,21 @@ bool check_view(const Layout& layout, const std::vector<int64_t>& size,
         "the " + describe(size, stride, storage_offset) + " reaches host offsets " +
         (overflow ? std::string("beyond 64 bits")
                   : std::to_string(low) + " to " + std::to_string(high)) +
-        ", but the storage has elements at 0 to " + std::to_string(layout.host_span() - 1) + " (" +
-        layout.repr() + "); check the view against its storage");
+        ", but the storage has " +
+        (layout.host_span() ? "elements at 0 to " + std::to_string(layout.host_span() - 1)
+                            : std::string("no elements")) +
+        " (" + layout.repr() + "); check the view against its storage");
   }
   return true;
 }
 
 /// Throws if an element of a view that is not affine falls between the positions of a layout with
 /// gaps.
-void check_positions(const Layout& layout, const std::vector<int64_t>& size,
+void check_positions(const Layout& layout, std::vector<int64_t> size,
                      const std::vector<int64_t>& stride, int64_t storage_offset) {
+  for (size_t d = 0; d < size.size(); ++d) {
+    if (stride[d] == 0) size[d] = 1;  // the same elements over again
+  }
   std::vector<int64_t> index(size.size(), 0);
   int64_t offset = storage_offset;
   while (true) {
@@ -153,8 +158,14 @@ std::vector<Run> contiguous_runs(const Layout& layout, const std::vector<int64_t
   const DeviceView view = resolve_view(layout, size, stride, storage_offset);
   std::vector<Run> runs;
   int64_t numel = 1;
-  for (int64_t extent : size) numel *= extent;
-  if (numel == 0) return runs;
+  if (std::find(size.begin(), size.end(), 0) != size.end()) return runs;
+  for (int64_t extent : size) {
+    if (checked_mul(numel, extent, &numel)) {
+      throw std::invalid_argument("the " + describe(size, stride, storage_offset) +
+                                  " has more elements than a 64-bit integer counts; "
+                                  "resolve_view() gives loops for it");
+    }
+  }
 
   // In steps of the innermost loop when that is contiguous, of single elements otherwise.
   std::vector<ViewLoop> loops = view.loops;

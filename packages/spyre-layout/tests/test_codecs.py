@@ -388,3 +388,46 @@ def test_lengths_that_are_no_multiple_of_anything(count):
     bits = np.resize(ALL_16[::7], count)
     same(encode_from(bits.view(np.float16), "SEN169_FP16"), reference.half_to_sen169(bits))
     same(decode_to(bits, "SEN169_FP16", "float16"), reference.sen169_to_half(bits))
+
+
+def test_integers_and_doubles_beyond_float32_are_exact_in_integer_formats():
+    values = [2.0**53 - 1, -(2.0**53 - 1), 16777217.0, 1e300, -1e300, np.nan, np.inf]
+    wanted = [2**53 - 1, -(2**53) + 1, 16777217, 2**63 - 1, -(2**63), 0, 2**63 - 1]
+    codes = encode(np.array(values), "IEEE_INT64")
+    assert codes.view(np.int64).tolist() == wanted
+    assert [decode(encode(v, "IEEE_INT64"), "IEEE_INT64") for v in values] == wanted
+
+
+def test_uint64_is_not_negative_beyond_int64():
+    values = np.array([2**63, 2**64 - 1, 5], np.uint64)
+    floats = encode(values, "IEEE_FP32").view(np.float32)
+    np.testing.assert_array_equal(floats, values.astype(np.float32))
+    np.testing.assert_array_equal(encode_from(values, "IEEE_FP32").view(np.float32), floats)
+    clamped = encode(values, "IEEE_INT32", saturate=True).view(np.int32)
+    assert clamped.tolist() == [2**31 - 1, 2**31 - 1, 5]
+    assert encode(values, "SENINT8").view(np.int8).tolist() == [0, -1, 5]  # wraps
+
+
+@pytest.mark.parametrize(
+    ("fmt", "largest"),
+    [
+        ("SEN169_FP16", 0x7FFE),
+        ("IEEE_FP32", 0x7F7FFFFF),
+        ("IEEE_FP16", 0x7BFF),
+        ("BFLOAT16", 0x7F7F),
+    ],
+)
+def test_saturating_holds_doubles_beyond_float32(fmt, largest):
+    assert encode(1e300, fmt, saturate=True) == largest
+    assert encode(np.array([1e39]), fmt, saturate=True)[0] == largest
+    assert encode(np.inf, fmt, saturate=True) == encode(np.inf, fmt)
+
+
+def test_codes_beyond_the_width_of_a_format_are_refused():
+    for codes in (4, [4], np.array([0, 4], np.uint8)):
+        with pytest.raises(ValueError, match="4 is not a code of SENINT2; expected 0 to"):
+            decode(codes, "SENINT2")
+    with pytest.raises(TypeError, match="codes are complex64, but those of IEEE_INT64 are uint64"):
+        decode(np.ones(2, np.complex64), "IEEE_INT64")
+    with pytest.raises(TypeError, match="a code was given as 'a'; expected an integer"):
+        decode(["a"], "SENINT2")

@@ -7,7 +7,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spyre_layout import DataFormats, SpyreTensorLayout
+from spyre_layout import DataFormats, SpyreTensorLayout, dtype_name
 from strategies import EPS, cases
 
 SEN169 = DataFormats.SEN169_FP16
@@ -401,7 +401,7 @@ def test_positions_that_there_are_not():
     for offset in (-1, 512):
         with pytest.raises(IndexError, match="lies outside the layout's 512 device elements"):
             layout.host_offset(offset)
-    with pytest.raises(IndexError, match="host index \\[4, 0\\] does not lie in size \\[4, 100\\]"):
+    with pytest.raises(IndexError, match="host index \\[4, 0\\] must lie in size \\[4, 100\\]"):
         layout.device_offset([4, 0])
     with pytest.raises(IndexError, match="device coordinates"):
         layout.host_offset([0, 0, 64])
@@ -425,3 +425,58 @@ def test_dense_strides_are_laid_out_like_their_permutation(data):
     positions = reference.row_major_positions(ordered, 32).reshape(-1)
     for host in range(0, positions.size, max(1, positions.size // 50)):
         assert layout.device_offset(host) == positions[host]
+
+
+@pytest.mark.parametrize(
+    ("device_size", "stride_map", "elements"),
+    [
+        ([4, 64], [1000, 1], 256),  # gaps between rows
+        ([64], [2], 64),  # every other element
+        ([2, 3, 64], [64, 200, 1], 384),
+        ([3, 2, 64], [100, 64, 1], 300),  # the end of a row is the start of the next
+        ([4, 5, 64], [256, 3, -1], 20),
+    ],
+)
+def test_padding_of_explicit_layouts(device_size, stride_map, elements):
+    layout = SpyreTensorLayout(device_size, stride_map, DataFormats.SEN169_FP16)
+    placed = {layout.host_offset(position) for position in range(layout.device_numel)} - {None}
+    assert len(placed) == elements
+    assert layout.padding_ratio == pytest.approx(1 - elements / layout.device_numel)
+
+
+def test_positions_may_be_arrays_and_must_be_integers():
+    layout = SpyreTensorLayout([4, 100], "float16")
+    assert layout.device_offset(np.array([1, 2])) == layout.device_offset([1, 2])
+    assert layout.device_offset(np.int64(102)) == layout.device_offset(102)
+    assert layout.host_index(np.array([1, 0, 2])) == (1, 2)
+    for position in ([0.5, 0], "ab", [None, 0]):
+        with pytest.raises(TypeError, match="host index is .*; expected a sequence of integers"):
+            layout.device_offset(position)
+
+
+def test_an_empty_tensor_may_have_any_strides():
+    layout = SpyreTensorLayout([0, 64], [0, 1], "float16", [0, 1])
+    assert layout.device_nbytes == 0
+    with pytest.raises(IndexError, match="the layout, which has no elements"):
+        layout.device_offset(0)
+
+
+def test_a_host_dtype_without_codec_is_refused():
+    layout = SpyreTensorLayout([4, 2, 64], [128, 64, 1], DataFormats.SEN169_FP16)
+    with pytest.raises(ValueError, match="complex64 has no device format"):
+        layout.with_host([4, 128], None, "complex64")
+
+
+def test_formats_read_well_where_they_are_printed():
+    fmt = DataFormats.SEN169_FP16
+    assert (str(fmt), f"{fmt}", f"{fmt:>23}") == (
+        "DataFormats.SEN169_FP16",
+        "DataFormats.SEN169_FP16",
+        "DataFormats.SEN169_FP16",
+    )
+    assert (f"{fmt:d}", int(fmt), fmt + 1) == ("0", 0, 1)
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(np.longlong, "int64"), (np.ulonglong, "uint64")])
+def test_numpy_types_with_names_from_c(dtype, name):
+    assert dtype_name(dtype) == name

@@ -16,6 +16,7 @@ import spyre_layout
 
 MODULES = [
     "_arrays",
+    "_numbers",
     "checkpoint",
     "cli",
     "codec",

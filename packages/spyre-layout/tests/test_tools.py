@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from spyre_layout import DataFormats, SpyreTensorLayout, from_device, to_device
 from spyre_layout.cli import main
-from spyre_layout.picture import stick_at, to_svg, to_text
+from spyre_layout.picture import describe_dimensions, stick_at, to_svg, to_text
 from strategies import cases
 
 # ---- pictures ------------------------------------------------------------------------------------
@@ -45,6 +45,36 @@ def test_a_picture_tells_sticks_padding_and_addresses():
     assert re.search(r"^ +0 +0x0 +█{32}  \[0, 0, 0:64\]$", text, re.MULTILINE)
     assert re.search(r"^ +10 +0x500 +█{11}░{21}  \[0, 0, 128:150\]$", text, re.MULTILINE)
     assert re.search(r"^ 1499 +0x2ed80 +█+░+  \[4, 99, 128:150\]$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        SpyreTensorLayout([2] * 12 + [2000, 130], "float16"),
+        SpyreTensorLayout([1_000_000], "int64"),
+        SpyreTensorLayout([512, 256], "float16", dim_order=[0, 1, -1]),
+        SpyreTensorLayout([1000] * 5 + [64], [64 * 1000**k for k in range(5)] + [1], "SEN169_FP16"),
+    ],
+    ids=["rank", "tiles", "sparse", "explicit"],
+)
+def test_nothing_in_a_drawing_runs_into_anything_else(layout):
+    root = ET.fromstring(to_svg(layout))
+    right = float(root.get("viewBox").split()[2])
+    rows = {}
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        width = {"title": 8, "small": 5, "mono": 6}.get(text.get("class"), 6) * len(text.text)
+        rows.setdefault(float(text.get("y")), []).append((float(text.get("x")), width))
+    for row in rows.values():
+        places = sorted(row)
+        for (x, width), (beside, _) in zip(places, [*places[1:], (right, 0)], strict=True):
+            assert x + width < beside
+
+
+def test_tiles_that_are_left_out_leave_a_gap():
+    texts = list(ET.fromstring(to_svg(SpyreTensorLayout([2000], "float16"))).itertext())
+    assert "⋯" in texts
+    assert "1984:2000" in texts
+    assert "⋯" not in to_svg(SpyreTensorLayout([200], "float16"))
 
 
 def test_sticks():
@@ -164,15 +194,112 @@ def test_bad_files(tmp_path, model):
     for metadata, message in [
         ("{", "is malformed"),
         ('{"version": 2, "tensors": {}}', "its version is 2, this package reads 1"),
-        ('{"version": 1, "tensors": {"a": {}}}', "malformed: 'device_size'"),
-        (f'{{"version": 1, "tensors": {{"b": {entry}}}}}', "holds no layout for its tensor 'a'"),
-        (f'{{"version": 1, "tensors": {{"a": {entry}}}}}', "has 3 bytes, but its layout"),
+        ('{"version": 1, "tensors": {"a": {}}}', "malformed: it has no 'device_size'"),
+        (
+            f'{{"version": 1, "tensors": {{"b": {entry}}}}}',
+            "has no layout for 'a', but the file has that tensor",
+        ),
+        (f'{{"version": 1, "tensors": {{"a": {entry}}}}}', "has 3 bytes of U8, but its layout"),
+        ("[" * 100_000, "is malformed: maximum recursion depth"),
+        (f'{{"version": 1, "tensors": {{"a": {entry}, "a": {entry}}}}}', "'a' stands there twice"),
+        ("[]", "is malformed"),
     ]:
         safetensors_numpy.save_file(
             {"a": np.zeros(3, np.uint8)}, broken, {"spyre_layout": metadata}
         )
         with pytest.raises(ValueError, match=message):
             checkpoint.load_file(broken)
+        with pytest.raises(ValueError, match=message):
+            checkpoint.footprint(broken)
+
+
+def write_raw(path, header, data=b""):
+    text = header.encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+@pytest.mark.parametrize(
+    ("code", "device"),
+    [("F8_E5M2FNUZ", DataFormats.SEN152_FP8), ("F8_E4M3", DataFormats.SEN143_FP8)],
+)
+def test_8_bit_floats_of_a_checkpoint(tmp_path, code, device):
+    path = tmp_path / "model"
+    write_raw(path, f'{{"a":{{"dtype":"{code}","shape":[3],"data_offsets":[0,3]}}}}', b"123")
+    assert list(checkpoint.footprint(path).by_format()) == [device]
+    checkpoint.pack_file(path, path)  # in place
+    ((_, data),) = checkpoint.load_file(path).values()
+    assert bytes(data[:3]) == b"123"
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("code", ["F4", "F8_E5M2", "F8_E4M3FNUZ", "F8_E8M0"])
+def test_dtypes_without_a_device_format_are_told(tmp_path, code):
+    path = tmp_path / "model"
+    write_raw(path, f'{{"a":{{"dtype":"{code}","shape":[2,2],"data_offsets":[0,4]}}}}', b"1234")
+    if code == "F4":
+        write_raw(path, f'{{"a":{{"dtype":"{code}","shape":[2,4],"data_offsets":[0,4]}}}}', b"1234")
+    (entry,) = checkpoint.footprint(path).entries
+    assert entry.layout is None
+    assert entry.host_nbytes == 4
+    assert "cast the tensor to" in entry.problem
+
+
+def test_a_name_that_stands_twice_is_refused(tmp_path):
+    path = tmp_path / "model"
+    entry = '"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}'
+    write_raw(path, f"{{{entry},{entry}}}", b"123")
+    with pytest.raises(ValueError, match="'a' stands there twice"):
+        checkpoint.footprint(path)
+
+
+def test_a_packed_file_is_not_packed_again(model, tmp_path):
+    packed = tmp_path / "packed"
+    checkpoint.pack_file(model[0], packed, dtype="float16")
+    with pytest.raises(ValueError, match="it holds device-format tensors already"):
+        checkpoint.pack_file(packed, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_loaded_file_can_be_saved(tmp_path, model):
+    first, second = tmp_path / "first", tmp_path / "second"
+    checkpoint.pack_file(model[0], first, dtype="float16")
+    loaded = checkpoint.load_file(first)
+    checkpoint.save_file(loaded, second)
+    assert first.read_bytes() == second.read_bytes()
+    assert safetensors_numpy.load_file(first).keys() == loaded.keys()
+
+
+def test_a_failed_write_leaves_no_file_and_the_old_one_alone(tmp_path, model, monkeypatch):
+    target = tmp_path / "out"
+    target.write_text("old")
+    monkeypatch.setattr(checkpoint, "to_device", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        checkpoint.pack_file(model[0], target, dtype="float16")
+    assert target.read_text() == "old"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.safetensors", "out"]
+
+
+def test_what_cannot_be_saved(tmp_path):
+    layout = SpyreTensorLayout([64], "float16")
+    with pytest.raises(ValueError, match="a tensor is called '__metadata__'"):
+        checkpoint.save_file({"__metadata__": (layout, bytes(128))}, tmp_path / "x")
+    with pytest.raises(ValueError, match="the data of tensor 'a' is not contiguous"):
+        checkpoint.save_file({"a": (layout, np.zeros(256, np.uint8)[::2])}, tmp_path / "x")
+
+
+def test_a_name_does_not_command_the_terminal(tmp_path):
+    path = tmp_path / "model"
+    write_raw(path, '{"\\u001b[31mred":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}', b"123")
+    text = checkpoint.footprint(path).text()
+    assert "\x1b" not in text
+    assert "\\x1b[31mred" in text
+
+
+def test_a_narrow_footprint(model):
+    told = checkpoint.footprint(model[0])
+    lines = told.text(width=60).splitlines()
+    assert lines[lines.index("embed") + 1].startswith("  [10, 100] float16")
+    assert told.text(width=200) == told.text()
 
 
 # ---- the command line ----------------------------------------------------------------------------
@@ -207,7 +334,7 @@ def test_show(capsys, tmp_path):
     [
         (["show", "4", "--dtype", "float64"], "cast the tensor to float32"),
         (["show", "4", "--dim-order", "1"], "dim_order [1]"),
-        (["show", "4", "--at", "9"], "does not lie in size [4]"),
+        (["show", "4", "--at", "9"], "must lie in size [4]"),
         (["show", "4", "--sticks", "1"], "expected at least 2"),
         (["footprint", "nowhere.safetensors"], "there is no file"),
     ],
@@ -217,6 +344,45 @@ def test_mistakes_end_with_a_sentence(capsys, arguments, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.startswith(f"spyre-layout {arguments[0]}: ")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_any_encoding_will_do(encoding, tmp_path):
+    path = tmp_path / "model"
+    name = "wei\u00df"
+    write_raw(path, f'{{"{name}":{{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}}}', b"123")
+    for arguments, wanted in [
+        (["show", "70"], {"ascii": "###...", "utf-8": "███░░░"}),
+        (["footprint", str(path)], {"ascii": "wei\\xdf ", "utf-8": "weiß "}),
+    ]:
+        done = subprocess.run(
+            [sys.executable, "-m", "spyre_layout.cli", *arguments],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+        )
+        assert wanted[encoding] in done.stdout.decode(encoding)
+
+
+def test_a_narrow_terminal():
+    layout = SpyreTensorLayout([5, 100, 150], "float16")
+    for width in (60, 80, 100):
+        lines = to_text(layout, at=[1, 2, 3], width=width).splitlines()
+        assert max(map(len, lines)) <= width
+    assert to_text(layout, width=200) == to_text(layout)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        ([3, 64], ["dimension 0", "sticks along dimension 1: 64 in 1 x 64"]),
+        ([64, 64, 64], ["dimension 0", "dimension 1", "sticks along dimension 2: 64 in 1 x 64"]),
+        ([0, 3], ["dimension 0", "sticks along dimension 1: 3 in 1 x 64, the last 61 padding"]),
+    ],
+)
+def test_words_for_dimensions(size, words):
+    layout = SpyreTensorLayout(size, "float16")
+    assert [role.text for role in describe_dimensions(layout)[:-1]] == words
 
 
 def test_footprint_and_pack(capsys, model, tmp_path):

@@ -237,3 +237,10 @@ def test_a_view_tells_its_offsets():
     for size, stride in (([2, 100], [100, 1]), ([200], [1]), ([100, 2], [1, 100])):
         view = resolve_view(layout, size, stride)
         assert list(view.device_offsets()) == offsets(view).tolist()
+
+
+def test_runs_of_more_elements_than_64_bits_count_are_refused():
+    layout = SpyreTensorLayout([4, 100], "float16")
+    assert len(resolve_view(layout, [2**40, 2**40], [0, 0]).loops) == 2
+    with pytest.raises(ValueError, match="more elements than a 64-bit integer counts"):
+        contiguous_runs(layout, [2**40, 2**40], [0, 0])

@@ -42,6 +42,15 @@ def test_warned_once_counted_each_time(run_python, counted):
     assert "{'aten::kthvalue.values': 3}" in out
 
 
+def test_no_warning_of_a_call_that_fails(counted):
+    x = torch.ones(3).to("spyre")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeError, match="lambda must be"):
+            torch.nn.functional.softshrink(x, -1.0)
+    assert counted() == {}
+
+
 def test_the_environment_variable(monkeypatch):
     x = torch.tensor([3.0, 1.0]).to("spyre")
     monkeypatch.setenv("SPYRE_FALLBACK", "error")
@@ -73,6 +82,45 @@ class TestResults:
         found = torch.kthvalue(x, 3, dim=1, out=(target, index))
         assert found.values is target or found.values.data_ptr() == target.data_ptr()
         assert equal(target, torch.kthvalue(x.cpu(), 3, dim=1).values)
+
+    def test_out_of_any_strides_gets_the_result(self):
+        # The CPU's own kernel takes the out tensor of either operator for a contiguous one.
+        source = values((2, 4, 4, 4), torch.float32)
+        for run in (
+            lambda x, **out: torch.nn.functional.avg_pool3d(x, 2, **out),
+            lambda x, **out: torch.narrow_copy(x, 1, 1, 2, **out),
+        ):
+            expected = run(source)
+            base = torch.full((*reversed(expected.shape), 2), 7.0, device="spyre")
+            out = base[..., 1].permute(3, 2, 1, 0)
+            run(source.to("spyre"), out=out)
+            assert equal(out, expected)
+            assert (base[..., 0] == 7).all()
+
+    def test_out_that_is_resized_has_the_strides_of_the_cpu(self):
+        matrix = torch.eye(3) * 2 + 0.5
+        expected = torch.cholesky_inverse(matrix, out=torch.empty(0))
+        found = torch.cholesky_inverse(matrix.to("spyre"), out=torch.empty(0, device="spyre"))
+        assert found.stride() == expected.stride()
+        torch.testing.assert_close(found.cpu(), expected)
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    def test_half_without_a_cpu_kernel_is_computed_in_float32(self, dtype):
+        source = values((1, 2, 4, 4, 4), dtype)
+        pool = torch.nn.functional.avg_pool3d
+        x = source.to("spyre").requires_grad_()
+        found = pool(x, 2)
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.cpu().float(), pool(source.float(), 2), rtol=1e-2, atol=1)
+        found.sum().backward()
+        assert x.grad.dtype == dtype
+        assert (x.grad == 0.125).all()
+        target = torch.tensor([0, 1], device="spyre")
+        loss = torch.nn.functional.multi_margin_loss(x[0, :, 0, 0].detach(), target)
+        assert loss.dtype == dtype
+        # What a float32 kernel refuses stays refused.
+        with pytest.raises(RuntimeError, match="(?i)low precision|half|bfloat16"):
+            torch.linalg.inv(torch.eye(2, dtype=dtype, device="spyre"))
 
     def test_in_place_through_views(self):
         source = values((5, 70), torch.float32)
@@ -115,6 +163,17 @@ class TestResults:
         assert torch.histc(torch.empty(0).to("spyre"), 4).shape == (4,)
         assert torch.nonzero(torch.zeros(3).to("spyre")).shape == (0, 1)
         assert torch.unique(torch.tensor([3, 1, 3]).to("spyre")).tolist() == [1, 3]
+
+    def test_operators_that_pytorch_refuses_other_devices(self):
+        for periodic in (True, False):
+            found = torch.kaiser_window(8, periodic, device="spyre")
+            assert equal(found, torch.kaiser_window(8, periodic))
+        x = torch.tensor([[1, 2, 2], [3, 3, 1]])
+        out = (torch.empty(0, dtype=x.dtype), torch.empty(0, dtype=x.dtype))
+        device_out = tuple(t.to("spyre") for t in out)
+        torch.mode(x, out=out)
+        torch.mode(x.to("spyre"), out=device_out)
+        assert equal(device_out[0], out[0])
 
     def test_factories(self):
         assert torch.tril_indices(3, 3, device="spyre").device.type == "spyre"

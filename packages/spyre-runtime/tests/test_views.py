@@ -128,3 +128,11 @@ def test_view_errors_are_those_of_the_cpu():
         there.t().view(12)
     with pytest.raises(RuntimeError, match="out of bounds"):
         there.as_strided((100,), (1,))
+
+
+def test_views_of_one_place_are_set_to_each_other():
+    there = torch.zeros(3, 4, device="spyre")
+    assert there.t().is_set_to(there.t())
+    assert there[1].is_set_to(there[1])
+    assert not there[1].is_set_to(there[2])
+    assert not there.is_set_to(there.clone())

@@ -6,6 +6,7 @@ from __future__ import annotations
 import array
 import sys
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from spyre_layout import _core
@@ -59,22 +60,57 @@ def _empty_memoryview(name: str, size: Sequence[int]) -> Any:
     return flat.cast(code, list(size)) if count and size else flat.cast(code)
 
 
-def as_array(values: Any) -> tuple[Any, str | None]:
+def lend(values: Any, writable: bool, what: str) -> tuple[Any, str | None]:
     """Return what the compiled part can borrow, and the dtype to read it as if it cannot tell.
 
     Lists and tuples of numbers become arrays; arrays of the ml_dtypes types, which have neither
-    buffer nor DLPack, become views of their bits.
+    buffer nor DLPack, become views of their bits; torch tensors that are negated by a mark, which
+    DLPack does not carry, are resolved.
     """
-    if isinstance(values, (list, tuple)):
-        if all(isinstance(value, int) for value in values):
-            return array.array("q", values), None
-        return array.array("f", values), None
+    if not writable and isinstance(values, (list, tuple)):
+        return numbers_as_array(values, what), None
     dtype: Any = getattr(values, "dtype", None)
     if (
         type(dtype).__module__.partition(".")[0] == "numpy"
         and dtype.kind == "V"
         and dtype.names is None
+        and dtype.itemsize in _BIT_PATTERNS
     ):
         name = _core.dtype_name(dtype.name)
         return values.view(_BIT_PATTERNS[dtype.itemsize]), name
+    is_neg = getattr(values, "is_neg", None)
+    if is_neg is not None and is_neg():
+        if writable:
+            raise ValueError(f"{what} is a view that negates what is written; give another tensor")
+        return values.resolve_neg(), None
     return values, None
+
+
+def numbers_as_array(values: Sequence[Any], what: str) -> Any:
+    """Return an array of the values: of 64-bit integers if they all are, of doubles if not."""
+    try:
+        return array.array("q", [index(value) for value in values])
+    except TypeError:
+        pass  # not integers all
+    except OverflowError:
+        large = next(value for value in values if not -(2**63) <= index(value) < 2**63)
+        raise ValueError(
+            f"{what} holds {large}, which is more than a 64-bit integer counts; "
+            "give it as a float, or clamp it"
+        ) from None
+    try:
+        return array.array("d", values)
+    except TypeError:
+        strange = next(value for value in values if not _is_real(value))
+        raise TypeError(
+            f"{what} is a {type(values).__name__} that holds {strange!r}, "
+            f"a {type(strange).__name__}; expected numbers, or an array"
+        ) from None
+
+
+def _is_real(value: Any) -> bool:
+    try:
+        array.array("d", [value])
+    except TypeError:
+        return False
+    return True

@@ -7,12 +7,13 @@ Needs the `safetensors` package: `pip install spyre-layout[safetensors]`.
 from __future__ import annotations
 
 import json
+import mmap
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from spyre_layout import _core
 from spyre_layout._arrays import ArrayLike, storage_dtype
 from spyre_layout.codec import encode_from
 from spyre_layout.formats import DataFormats, DTypeLike, dtype_name
@@ -37,6 +38,8 @@ _DTYPES = {
     "F64": "float64",
     "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "F8_E8M0": "float8_e8m0fnu",
     "C64": "complex64",
 }
@@ -130,14 +133,18 @@ class Footprint(NamedTuple):
             "device_bytes": self.device_nbytes,
         }
 
-    def text(self) -> str:
-        """Return a table for a terminal."""
+    def text(self, width: int | None = None) -> str:
+        """Return a table for a terminal.
+
+        Args:
+            width: Columns of the terminal: in a narrow one each name has a line of its own.
+        """
         rows = []
         for entry in self.entries:
             layout = entry.layout
             rows.append(
                 (
-                    entry.name,
+                    _printable(entry.name),
                     f"{entry.host_size} {entry.host_dtype}",
                     f"{layout.device_size} {layout.device_dtype.name}" if layout else "none",
                     f"{entry.host_nbytes:,}",
@@ -146,14 +153,23 @@ class Footprint(NamedTuple):
                 )
             )
         titles = ("tensor", "host", "device", "host bytes", "device bytes", "padding")
-        parts = [f"{self.path}: {len(self.entries)} tensors", "", _table(titles, rows), ""]
+        count = len(self.entries)
+        title = f"{_printable(self.path)}: {count} tensor{'s' * (count != 1)}"
+        table = _table(titles, rows)
+        if width is not None and any(len(line) > width for line in table.splitlines()):
+            rest = _table(titles[1:], [row[1:] for row in rows]).splitlines()
+            names = [titles[0], *(row[0] for row in rows)]
+            table = "\n".join(f"{name}\n  {line}" for name, line in zip(names, rest, strict=True))
+        parts = [title, "", table, ""]
 
         totals = []
         for fmt, entries in self.by_format().items():
             totals.append(_total(fmt.name, entries))
         totals.append(_total("total", [entry for entry in self.entries if entry.layout]))
         parts.append(_table(("format", "tensors", "host bytes", "device bytes", "padding"), totals))
-        problems = [f"{entry.name}: {entry.problem}" for entry in self.entries if entry.problem]
+        problems = [
+            f"{_printable(entry.name)}: {entry.problem}" for entry in self.entries if entry.problem
+        ]
         if problems:
             parts += [
                 "",
@@ -161,6 +177,11 @@ class Footprint(NamedTuple):
                 *problems,
             ]
         return "\n".join(parts)
+
+
+def _printable(text: str) -> str:
+    """Escape what a terminal would obey instead of showing it."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _total(name: str, entries: list[Entry]) -> tuple[str, ...]:
@@ -204,47 +225,117 @@ def footprint(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) -
         raise ValueError(
             f"cannot cast floating tensors to {cast}; expected one of {', '.join(_CASTS)}"
         )
+    stored = _read_header(path)
+    layouts = _read_layouts(stored, path)
     entries = []
-    with _open(path) as file:
-        kept = _read_layouts(file.metadata(), path)
-        for name in sorted(file.keys()):
-            part = file.get_slice(name)
-            size = [int(extent) for extent in part.get_shape()]
-            code = part.get_dtype()
-            if name in kept:
-                layout = kept[name]
-                host = layout.host_size if layout.host_size is not None else layout.device_size
-                label = layout.host_dtype or layout.device_dtype.name
-                entries.append(Entry(name, host, label, size[0], layout))
-            else:
-                entries.append(_entry(name, size, code, cast))
+    for name, blob in sorted(stored.tensors.items()):
+        if layouts is None:
+            entries.append(_entry(name, blob, cast))
+            continue
+        layout = layouts[name]
+        host = layout.host_size if layout.host_size is not None else layout.device_size
+        label = layout.host_dtype or layout.device_dtype.name
+        entries.append(Entry(name, host, label, blob.end - blob.start, layout))
     return Footprint(os.fspath(path), tuple(entries))
 
 
-def _entry(name: str, size: list[int], code: str, cast: str | None) -> Entry:
-    own = _DTYPES.get(code)
+def _entry(name: str, blob: _Blob, cast: str | None) -> Entry:
+    nbytes = blob.end - blob.start
+    own = _DTYPES.get(blob.code)
     if own is None:
-        return Entry(name, size, code, 0, None, f"dtype {code} is not known here; cast the tensor")
-    numel = 1
-    for extent in size:
-        numel *= extent
-    nbytes = numel * _core.itemsize(own)
+        problem = f"dtype {blob.code} is not known here; cast the tensor to float16"
+        return Entry(name, blob.size, blob.code, nbytes, None, problem)
     wanted = cast if cast is not None and own in _FLOATS else own
     try:
-        layout = SpyreTensorLayout(size, wanted)
+        layout = SpyreTensorLayout(blob.size, wanted)
     except ValueError as error:
-        return Entry(name, size, own, nbytes, None, str(error))
-    return Entry(name, size, own, nbytes, layout)
+        return Entry(name, blob.size, own, nbytes, None, str(error))
+    return Entry(name, blob.size, own, nbytes, layout)
 
 
-def _open(path: str | os.PathLike[str]) -> Any:
+# ---- safetensors ---------------------------------------------------------------------------------
+
+
+class _Blob(NamedTuple):
+    """A tensor of a file: its dtype's code, its size, and where in the file it lies."""
+
+    code: str
+    size: list[int]
+    start: int
+    end: int
+
+
+class _Stored(NamedTuple):
+    """What the header of a file tells."""
+
+    metadata: dict[str, str]
+    tensors: dict[str, _Blob]
+
+
+def _read_header(path: str | os.PathLike[str]) -> _Stored:
     safetensors = _safetensors()
     if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
+        found = "a directory" if Path(path).is_dir() else "nothing"
+        raise FileNotFoundError(f"there is no file {os.fspath(path)!r}: found {found}")
     try:
-        return safetensors.safe_open(os.fspath(path), framework="numpy")
+        with safetensors.safe_open(os.fspath(path), framework="numpy"):
+            pass  # checks the file: shapes, dtypes and offsets agree and cover it
     except safetensors.SafetensorError as error:
         raise ValueError(f"{os.fspath(path)!r} is not a safetensors file: {error}") from error
+    with Path(path).open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = file.read(length)
+    try:
+        content = json.loads(header, object_pairs_hook=_distinct)
+    except ValueError as error:
+        raise ValueError(f"the header of {os.fspath(path)!r} is malformed: {error}") from error
+    metadata = content.pop("__metadata__", None) or {}
+    tensors = {}
+    for name, told in content.items():
+        start, end = told["data_offsets"]
+        base = 8 + length
+        tensors[name] = _Blob(told["dtype"], told["shape"], base + start, base + end)
+    return _Stored(metadata, tensors)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r} stands there twice")
+    return content
+
+
+def _write(
+    path: str | os.PathLike[str],
+    sizes: Mapping[str, int],
+    blobs: Iterable[ArrayLike],
+    metadata: Mapping[str, str],
+) -> None:
+    """Write a file of byte tensors, one at a time; the path never holds a part of it."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    start = 0
+    for name, nbytes in sizes.items():
+        header[name] = {"dtype": "U8", "shape": [nbytes], "data_offsets": [start, start + nbytes]}
+        start += nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    target = Path(os.path.realpath(path))
+    in_place = target.exists() and not target.is_file()  # a pipe, /dev/null
+    written = target if in_place else target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with written.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little"))
+            file.write(text)
+            for blob in blobs:
+                file.write(blob)
+        if not in_place:
+            written.replace(target)
+    except BaseException:
+        if not in_place:
+            written.unlink(missing_ok=True)
+        raise
 
 
 # ---- files of device-format tensors --------------------------------------------------------------
@@ -263,23 +354,46 @@ def save_file(tensors: Mapping[str, DeviceTensor], path: str | os.PathLike[str])
     The bytes are stored as flat uint8 tensors; the layouts, formats and what is known of the host
     tensors are in the file's metadata, under "spyre_layout".
     """
-    _safetensors()  # a clear error where it is missing
-    import numpy as np
-    from safetensors.numpy import save_file as save_arrays
-
-    blobs = {}
     layouts = {}
+    flat = {}
     for name, (layout, data) in tensors.items():
-        flat = memoryview(data).cast("B")
-        if len(flat) != layout.device_nbytes:
+        flat[name] = _flat_bytes(name, data)
+        if flat[name].nbytes != layout.device_nbytes:
             raise ValueError(
-                f"tensor {name!r} has {len(flat)} bytes, "
+                f"tensor {name!r} has {flat[name].nbytes} bytes, "
                 f"but {layout!r} takes {layout.device_nbytes}"
             )
-        blobs[name] = np.frombuffer(flat, dtype=np.uint8)
-        layouts[name] = _layout_data(layout)
-    metadata = {_KEY: json.dumps({"version": _VERSION, "tensors": layouts})}
-    save_arrays(blobs, os.fspath(path), metadata)
+        layouts[name] = layout
+    _save(layouts, flat.values(), path)
+
+
+def _save(
+    layouts: Mapping[str, SpyreTensorLayout],
+    blobs: Iterable[ArrayLike],
+    path: str | os.PathLike[str],
+) -> None:
+    if "__metadata__" in layouts:
+        raise ValueError(
+            "a tensor is called '__metadata__', which safetensors files keep for themselves; "
+            "give it another name"
+        )
+    told = {name: _layout_data(layout) for name, layout in layouts.items()}
+    metadata = {_KEY: json.dumps({"version": _VERSION, "tensors": told})}
+    sizes = {name: layout.device_nbytes for name, layout in layouts.items()}
+    _write(path, sizes, blobs, metadata)
+
+
+def _flat_bytes(name: str, data: ArrayLike) -> memoryview:
+    """Return the bytes of an array; those of a CPU tensor that has no buffer by way of NumPy."""
+    if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
+        import numpy as np
+
+        data = np.from_dlpack(data)
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise ValueError(f"the data of tensor {name!r} is not contiguous; copy it first")
+    # A view with a zero in its shape cannot be cast.
+    return view.cast("B") if view.nbytes else memoryview(b"")
 
 
 def load_file(path: str | os.PathLike[str]) -> dict[str, DeviceTensor]:
@@ -288,24 +402,22 @@ def load_file(path: str | os.PathLike[str]) -> dict[str, DeviceTensor]:
     Raises:
         ValueError: The file has no layouts, or they do not fit its tensors.
     """
+    stored = _read_header(path)
+    layouts = _read_layouts(stored, path)
+    if layouts is None:
+        raise ValueError(
+            f"{os.fspath(path)!r} holds no device-format tensors; it has no {_KEY!r} metadata"
+        )
+    import numpy as np
+
     tensors = {}
-    with _open(path) as file:
-        layouts = _read_layouts(file.metadata(), path)
-        if not layouts and list(file.keys()):
-            raise ValueError(
-                f"{os.fspath(path)!r} holds no device-format tensors; it has no {_KEY!r} metadata"
-            )
-        for name in file.keys():  # noqa: SIM118 - a safetensors file is no mapping
-            if name not in layouts:
-                raise ValueError(f"{os.fspath(path)!r} holds no layout for its tensor {name!r}")
-            data = file.get_tensor(name)
-            layout = layouts[name]
-            if data.nbytes != layout.device_nbytes:
-                raise ValueError(
-                    f"tensor {name!r} of {os.fspath(path)!r} has {data.nbytes} bytes, "
-                    f"but its layout {layout!r} takes {layout.device_nbytes}"
-                )
-            tensors[name] = DeviceTensor(layout, data)
+    with Path(path).open("rb") as file:
+        for name, blob in stored.tensors.items():
+            data: Any = np.empty(blob.end - blob.start, np.uint8)
+            file.seek(blob.start)
+            if file.readinto(data) != data.nbytes:
+                raise ValueError(f"{os.fspath(path)!r} ends in the middle of tensor {name!r}")
+            tensors[name] = DeviceTensor(layouts[name], data)
     return tensors
 
 
@@ -317,32 +429,41 @@ def pack_file(
 ) -> Footprint:
     """Convert a checkpoint of host tensors to one of device-format tensors.
 
-    Each gets its default layout.
+    Each gets its default layout. One tensor at a time is in memory.
 
     Args:
         source: A safetensors file of host tensors.
-        target: The file to write.
+        target: The file to write; it may be the source.
         dtype: Cast float16, bfloat16, float32 and float64 tensors to this dtype first.
 
     Raises:
-        ValueError: A tensor's dtype has no device format.
+        ValueError: A tensor's dtype has no device format, or the source is packed already.
     """
-    safetensors = _safetensors()
-    with _open(source):  # a clear error for what is no such file
-        pass
+    stored = _read_header(source)
+    if _KEY in stored.metadata:
+        raise ValueError(
+            f"cannot pack {os.fspath(source)!r}: it holds device-format tensors already"
+        )
     told = footprint(source, dtype=dtype)
-    layouts = {entry.name: entry for entry in told.entries}
-    tensors = {}
-    for name, blob in safetensors.deserialize(Path(source).read_bytes()):
-        entry = layouts[name]
+    layouts = {}
+    for entry in told.entries:
         if entry.layout is None:
-            raise ValueError(f"cannot pack tensor {name!r}: {entry.problem}")
-        tensors[name] = DeviceTensor(entry.layout, _pack(blob["data"], entry))
-    save_file(tensors, target)
+            raise ValueError(f"cannot pack tensor {entry.name!r}: {entry.problem}")
+        layouts[entry.name] = entry.layout
+    with Path(source).open("rb") as file, closing(_map(file)) as memory:
+        blobs = (
+            _pack(memory[stored.tensors[entry.name].start : stored.tensors[entry.name].end], entry)
+            for entry in told.entries
+        )
+        _save(layouts, blobs, target)
     return told
 
 
-def _pack(data: ArrayLike, entry: Entry) -> Any:
+def _map(file: BinaryIO) -> mmap.mmap:
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _pack(data: bytes, entry: Entry) -> Any:
     import numpy as np
 
     assert entry.layout is not None
@@ -371,27 +492,39 @@ def _layout_data(layout: SpyreTensorLayout) -> dict[str, Any]:
 
 
 def _read_layouts(
-    metadata: Mapping[str, str] | None, path: str | os.PathLike[str]
-) -> dict[str, SpyreTensorLayout]:
-    text = (metadata or {}).get(_KEY)
+    stored: _Stored, path: str | os.PathLike[str]
+) -> dict[str, SpyreTensorLayout] | None:
+    """Return the layout of each tensor of a device-format file; None for other files."""
+    text = stored.metadata.get(_KEY)
     if text is None:
-        return {}
+        return None
     where = f"the {_KEY!r} metadata of {os.fspath(path)!r}"
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=_distinct)
         version = content["version"]
         if version != _VERSION:
             raise ValueError(f"its version is {version!r}, this package reads {_VERSION}")
-        layouts = {}
-        for name, data in content["tensors"].items():
-            layout = SpyreTensorLayout(
-                data["device_size"], data["stride_map"], data["device_dtype"]
-            )
-            if "host_size" in data:
-                layout = layout.with_host(
-                    data["host_size"], data["host_strides"], data["host_dtype"]
-                )
-            layouts[name] = layout
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        layouts = {name: _layout_of(data) for name, data in content["tensors"].items()}
+    except KeyError as error:
+        raise ValueError(f"{where} is malformed: it has no {error}") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where} is malformed: {error}") from error
+    for name in sorted(stored.tensors.keys() ^ layouts.keys()):
+        found = "a layout for" if name in layouts else "no layout for"
+        there = "no such tensor" if name in layouts else "that tensor"
+        raise ValueError(f"{where} has {found} {name!r}, but the file has {there}")
+    for name, blob in stored.tensors.items():
+        nbytes = blob.end - blob.start
+        if nbytes != layouts[name].device_nbytes or blob.code != "U8":
+            raise ValueError(
+                f"tensor {name!r} of {os.fspath(path)!r} has {nbytes} bytes of {blob.code}, "
+                f"but its layout {layouts[name]!r} takes {layouts[name].device_nbytes} of U8"
+            )
     return layouts
+
+
+def _layout_of(data: Mapping[str, Any]) -> SpyreTensorLayout:
+    layout = SpyreTensorLayout(data["device_size"], data["stride_map"], data["device_dtype"])
+    if "host_size" not in data:
+        return layout
+    return layout.with_host(data["host_size"], data["host_strides"], data["host_dtype"])

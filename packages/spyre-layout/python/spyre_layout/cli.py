@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,9 +105,21 @@ def _show(arguments: argparse.Namespace) -> None:
     if arguments.sticks < 2:
         raise ValueError(f"--sticks is {arguments.sticks}; expected at least 2")
     color = arguments.color == "always" or (
-        arguments.color == "auto" and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        arguments.color == "auto"
+        and sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
     )
-    print(to_text(layout, sticks=arguments.sticks, at=arguments.at, color=color))
+    _print(
+        to_text(
+            layout,
+            sticks=arguments.sticks,
+            at=arguments.at,
+            color=color,
+            ascii_only=not _can_print("█░"),
+            width=_width(),
+        )
+    )
     if arguments.svg is not None:
         arguments.svg.write_text(to_svg(layout, sticks=arguments.sticks), encoding="utf-8")
 
@@ -115,14 +128,37 @@ def _footprint(arguments: argparse.Namespace) -> None:
     from spyre_layout.checkpoint import footprint
 
     told = footprint(arguments.file, dtype=arguments.dtype)
-    print(json.dumps(told.to_dict(), indent=2) if arguments.json else told.text())
+    _print(json.dumps(told.to_dict(), indent=2) if arguments.json else told.text(width=_width()))
 
 
 def _pack(arguments: argparse.Namespace) -> None:
     from spyre_layout.checkpoint import pack_file
 
     told = pack_file(arguments.source, arguments.target, dtype=arguments.dtype)
-    print(f"{arguments.target}: {len(told.entries)} tensors, {told.device_nbytes:,} device bytes")
+    count = len(told.entries)
+    _print(
+        f"{arguments.target}: {count} tensor{'s' * (count != 1)}, "
+        f"{told.device_nbytes:,} device bytes"
+    )
+
+
+def _width() -> int | None:
+    """Columns of the terminal; None where the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _can_print(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _print(text: str) -> None:
+    """Print, escaping what the output's encoding lacks (names of tensors may be anything)."""
+    encoding = sys.stdout.encoding or "ascii"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _cmake(arguments: argparse.Namespace) -> None:
@@ -138,8 +174,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, TypeError, IndexError, ImportError, OSError) as error:
-        print(f"spyre-layout {arguments.command}: {error}", file=sys.stderr)
+    except (ValueError, TypeError, IndexError, ImportError, OSError, MemoryError) as error:
+        reason = str(error) or "not enough memory"  # a MemoryError has no text
+        print(f"spyre-layout {arguments.command}: {reason}", file=sys.stderr)
         return 1
     return 0
 

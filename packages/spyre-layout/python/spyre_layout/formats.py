@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+from operator import index
 from typing import Any
 
 from spyre_layout import _core
@@ -17,6 +18,10 @@ FormatLike = Any
 
 _KINDS = ("none", "float", "signed", "unsigned", "bool")
 _BUILTIN_DTYPES = {bool: "bool", int: "int64", float: "float32"}
+# The last letters of format specifications that ask for a number.
+_INTEGER_TYPES = tuple("bcdoxXneEfFgG%")
+# NumPy's names of types by what C calls them.
+_C_NAMES = {"longlong": "int64", "ulonglong": "uint64"}
 
 
 class DataFormats(enum.IntEnum):
@@ -42,6 +47,12 @@ class DataFormats(enum.IntEnum):
     BFLOAT16 = 17
     SEN18F_FP24 = 18
 
+    def __str__(self) -> str:
+        return f"DataFormats.{self.name}"
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self) if spec[-1:] in _INTEGER_TYPES else str(self), spec)
+
     @classmethod
     def of(cls, value: FormatLike) -> DataFormats:
         """Return the format that a member, a value or a name stands for."""
@@ -55,13 +66,14 @@ class DataFormats(enum.IntEnum):
                 raise ValueError(
                     f"no data format is called {value!r}; expected one of {names}"
                 ) from None
-        if isinstance(value, int):
-            try:
-                return cls(value)
-            except ValueError:
-                raise ValueError(
-                    f"no data format has the value {value}; expected 0 to {len(cls) - 1}"
-                ) from None
+        try:
+            return cls(index(value))
+        except ValueError:
+            raise ValueError(
+                f"no data format has the value {value}; expected 0 to {len(cls) - 1}"
+            ) from None
+        except TypeError:
+            pass
         raise TypeError(
             f"a data format was given as a {type(value).__name__}; "
             "expected a DataFormats, its value or its name"
@@ -118,7 +130,7 @@ def dtype_name(dtype: DTypeLike) -> str:
         return _core.dtype_name(dtype)
     if isinstance(dtype, type):
         builtin = _BUILTIN_DTYPES.get(dtype)
-        return builtin or _core.dtype_name(dtype.__name__)
+        return builtin or _core.dtype_name(_C_NAMES.get(dtype.__name__, dtype.__name__))
     name = getattr(dtype, "name", None)  # numpy.dtype
     if isinstance(name, str) and not isinstance(dtype, enum.Enum):
         return _core.dtype_name(name)

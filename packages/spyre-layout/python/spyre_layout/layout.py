@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import index
 from typing import Any, overload
 
 from spyre_layout import _core
 from spyre_layout._core import Layout
+from spyre_layout._numbers import integer, integers
 from spyre_layout.formats import DataFormats, DTypeLike, FormatLike, dtype_name
 
 __all__ = ["SpyreTensorLayout"]
@@ -21,32 +21,6 @@ _FORMS = (
     ("host_size", "host_strides", "dtype"),
     ("host_size", "dtype", "dim_order"),
 )
-
-
-def integers(values: Iterable[Any], what: str) -> list[int]:
-    """Return a list of ints; a TypeError names what was given instead."""
-    try:
-        result = [index(value) for value in values]
-    except TypeError:
-        raise TypeError(f"{what} is {values!r}; expected a sequence of integers") from None
-    for value in result:
-        _check_width(value, what)
-    return result
-
-
-def integer(value: Any, what: str) -> int:
-    """Return an int; a TypeError or ValueError names what was given instead."""
-    try:
-        result = index(value)
-    except TypeError:
-        raise TypeError(f"{what} is {value!r}; expected an integer") from None
-    _check_width(result, what)
-    return result
-
-
-def _check_width(value: int, what: str) -> None:
-    if not -(2**63) <= value < 2**63:
-        raise ValueError(f"{what} holds {value}, which is more than a 64-bit integer counts")
 
 
 class SpyreTensorLayout:
@@ -124,7 +98,8 @@ class SpyreTensorLayout:
         padding apart, and the functions that copy need no sizes.
 
         Raises:
-            ValueError: Some element of that tensor has no place in the layout.
+            ValueError: Some element of that tensor has no place in the layout, or no codec converts
+                the dtype to its format.
         """
         size = integers(host_size, "host_size")
         strides = (
@@ -206,18 +181,18 @@ class SpyreTensorLayout:
         Raises:
             IndexError: The layout has no place for it.
         """
-        if not isinstance(host, Sequence):
+        if not _is_index(host):
             return self._core.device_offset(integer(host, "host offset"))
         size, strides = self._known_host("device_offset of a host index")
-        _check_index(host, size, "host index")
-        return self._core.device_offset(sum(i * s for i, s in zip(host, strides, strict=True)))
+        position = _checked_index(host, size, "host index")
+        return self._core.device_offset(sum(i * s for i, s in zip(position, strides, strict=True)))
 
     def host_offset(self, device: int | Sequence[int]) -> int | None:
         """Return the host offset of a device offset or of device coordinates; None for padding."""
-        if isinstance(device, Sequence):
-            _check_index(device, self._core.device_size, "device coordinates")
+        if _is_index(device):
+            coordinates = _checked_index(device, self._core.device_size, "device coordinates")
             strides = self._core.device_strides
-            device = sum(c * s for c, s in zip(device, strides, strict=True))
+            device = sum(c * s for c, s in zip(coordinates, strides, strict=True))
         offset = self._core.host_offset(integer(device, "device offset"))
         return None if offset < 0 else offset
 
@@ -324,6 +299,22 @@ def _make(given: dict[str, Any]) -> Layout:
     return Layout.row_major(size, dtype)
 
 
-def _check_index(index: Sequence[int], size: Sequence[int], what: str) -> None:
-    if len(index) != len(size) or not all(0 <= i < n for i, n in zip(index, size, strict=True)):
-        raise IndexError(f"{what} {list(index)} does not lie in size {list(size)}")
+def _is_index(position: object) -> bool:
+    """Tell an index (a list, a tuple, an array) from an offset."""
+    return isinstance(position, Iterable) and getattr(position, "shape", None) != ()
+
+
+def _checked_index(position: Any, size: Sequence[int], what: str) -> list[int]:
+    checked = integers(position, what)
+    if len(checked) != len(size) or not all(0 <= i < n for i, n in zip(checked, size, strict=True)):
+        raise IndexError(f"{what} {checked} must lie in size {list(size)}")
+    return checked
+
+
+def core_of(layout: SpyreTensorLayout, what: str = "layout") -> Layout:
+    """Return the compiled part of a layout; a TypeError names what was given instead."""
+    if not isinstance(layout, SpyreTensorLayout):
+        raise TypeError(
+            f"{what} is {layout!r}, a {type(layout).__name__}; expected a SpyreTensorLayout"
+        )
+    return layout._core

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import NamedTuple
 
 from spyre_layout.layout import SpyreTensorLayout
@@ -56,7 +57,7 @@ def describe_dimensions(layout: SpyreTensorLayout) -> list[DimensionRole]:
     roles = []
     last = len(layout.device_size) - 1
     for k, (size, stride) in enumerate(zip(layout.device_size, layout.stride_map, strict=True)):
-        found = _host_dimension(layout, stride)
+        found = _host_dimension(layout, k)
         if stride < 0:
             text = "a stick of one element" if k == last else "no host dimension"
         elif found is None:
@@ -74,21 +75,25 @@ def describe_dimensions(layout: SpyreTensorLayout) -> list[DimensionRole]:
     return roles
 
 
-def _host_dimension(layout: SpyreTensorLayout, stride: int) -> tuple[int, int] | None:
-    """Find the host dimension that a device dimension walks along, and by how many elements."""
+def _host_dimension(layout: SpyreTensorLayout, k: int) -> tuple[int, int] | None:
+    """Find the host dimension that device dimension k walks along, and by how many elements.
+
+    Several may have a fitting stride: one that k covers comes first, then one of small steps.
+    """
+    stride = layout.stride_map[k]
     if layout.host_size is None or layout.host_strides is None or stride < 0:
         return None
-    best = None
+    covers_all = k == len(layout.device_size) - 1  # a stick is a part by nature
+    found = []
     for dim, (size, own) in enumerate(zip(layout.host_size, layout.host_strides, strict=True)):
-        if (
-            size > 1
-            and stride % own == 0
-            and stride // own < max(size, layout.elems_per_stick() + 1)
-        ):
-            step = stride // own
-            if best is None or step < best[1]:
-                best = dim, step
-    return best
+        step, rest = divmod(stride, max(own, 1))
+        if size != 1 and rest == 0 and step < max(size, layout.elems_per_stick() + 1):
+            covers = covers_all or layout.device_size[k] * step >= size
+            found.append((not covers, step, dim))
+    if not found:
+        return None
+    _, step, dim = min(found)
+    return dim, step
 
 
 def _index_text(layout: SpyreTensorLayout, stick: Stick) -> str:
@@ -146,7 +151,18 @@ def _summary(layout: SpyreTensorLayout) -> list[tuple[str, str]]:
 # ---- text ----------------------------------------------------------------------------------------
 
 _PALETTE = (39, 208, 71, 170, 220, 45, 203, 149)
-_BAR = 32
+_BARS = (8, 32)  # columns: at least, at most
+
+
+class _Marks(NamedTuple):
+    """What bars are drawn with."""
+
+    element: str
+    padding: str
+
+
+_BLOCKS = _Marks("█", "░")
+_ASCII = _Marks("#", ".")
 
 
 def to_text(
@@ -155,6 +171,8 @@ def to_text(
     sticks: int = 16,
     at: Sequence[int] | None = None,
     color: bool = False,
+    ascii_only: bool = False,
+    width: int | None = None,
 ) -> str:
     """Draw a layout as text.
 
@@ -164,44 +182,65 @@ def to_text(
         at: Index of a host element (or its offset, where the host is unknown) whose address to
             tell.
         color: Use ANSI colours.
+        ascii_only: Draw with characters that every terminal has.
+        width: Columns of the terminal, to wrap lines and shorten bars; None for no limit.
     """
+    marks = _ASCII if ascii_only else _BLOCKS
 
     def paint(text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if color and text else text
 
-    lines = [paint(f"{key:8}", "1") + value for key, value in _summary(layout)]
+    def wrap(text: str, indent: int) -> str:
+        # Imported here: only narrow terminals need it.
+        from textwrap import fill
+
+        room = max(width - indent, 24) if width is not None else len(text) + 1
+        return fill(text, room, break_long_words=False).replace("\n", "\n" + " " * indent)
+
+    lines = [paint(f"{key:8}", "1") + wrap(value, 8) for key, value in _summary(layout)]
     roles = describe_dimensions(layout)
     lines += ["", paint(f"{'device dim':>10}  {'size':>8}  {'host stride':>11}  stands for", "1")]
     lines += [
-        f"{k:>10}  {role.size:>8}  {role.host_stride:>11}  {role.text}"
+        f"{k:>10}  {role.size:>8}  {role.host_stride:>11}  {wrap(role.text, 35)}"
         for k, role in enumerate(roles)
     ]
     if at is not None:
-        lines += ["", _address_text(layout, at)]
+        lines += ["", wrap(_address_text(layout, at), 0)]
     if layout.num_sticks == 0:
         return "\n".join([*lines, "", "no sticks: the tensor is empty"])
 
-    rows: list[tuple[str, str, str, str] | None] = []
-    for number in _shown(layout.num_sticks, sticks):
+    shown = list(_shown(layout.num_sticks, sticks))
+    drawn = {number: stick_at(layout, number) for number in shown if number is not None}
+    texts = {number: _index_text(layout, stick) for number, stick in drawn.items()}
+    number_width = max(5, *(len(str(number)) for number in drawn))
+    address_width = max(7, *(len(f"{stick.address:#x}") for stick in drawn.values()))
+    bar_width = _BARS[1]
+    if width is not None:
+        others = number_width + address_width + 6 + max(len(text) for text in texts.values())
+        bar_width = min(max(width - others, _BARS[0]), _BARS[1])
+
+    key = f"{marks.element} elements  {marks.padding} padding"
+    title = f"{'stick':>{number_width}}  {'address':>{address_width}}  "
+    if bar_width < len(key):
+        lines += ["", key]
+        key = ""
+    else:
+        lines.append("")
+    lines.append(paint(title + f"{key:<{bar_width}}  host elements", "1"))
+    for number in shown:
         if number is None:
-            rows.append(None)
+            lines.append(f"{'...':>{number_width}}")
             continue
-        stick = stick_at(layout, number)
-        full = round(stick.filled / len(stick.lanes) * _BAR)
+        stick = drawn[number]
+        full = round(stick.filled / len(stick.lanes) * bar_width)
         full = max(full, 1) if stick.filled else 0
         hue = _PALETTE[_tile_of(layout, stick) % len(_PALETTE)]
-        bar = paint("█" * full, f"38;5;{hue}") + paint("░" * (_BAR - full), "2")
-        rows.append((str(number), f"{stick.address:#x}", bar, _index_text(layout, stick)))
-    drawn = [row for row in rows if row is not None]
-    number_width = max(5, *(len(row[0]) for row in drawn))
-    address_width = max(7, *(len(row[1]) for row in drawn))
-    title = f"{'stick':>{number_width}}  {'address':>{address_width}}  "
-    lines += ["", paint(title + f"{'█ elements  ░ padding':<{_BAR}}  host elements", "1")]
-    for row in rows:
-        if row is None:
-            lines.append(f"{'...':>{number_width}}")
-        else:
-            lines.append(f"{row[0]:>{number_width}}  {row[1]:>{address_width}}  {row[2]}  {row[3]}")
+        bar = paint(marks.element * full, f"38;5;{hue}")
+        bar += paint(marks.padding * (bar_width - full), "2")
+        address = f"{stick.address:#x}"
+        lines.append(
+            f"{number:>{number_width}}  {address:>{address_width}}  {bar}  {texts[number]}"
+        )
     return "\n".join(lines)
 
 
@@ -251,6 +290,42 @@ _HATCH = (
 )
 
 
+# Estimated width of a character of each style of text.
+_CHARACTER = {"": 6.7, "title": 8.6, "small": 5.9, "mono": 6.5}
+
+
+class _Canvas:
+    """The elements of a drawing, and how far right they reach."""
+
+    def __init__(self) -> None:
+        self.elements: list[str] = []
+        self.right = 0.0
+
+    def text(self, x: float, y: float, text: str, style: str = "") -> None:
+        attribute = f' class="{style}"' if style else ""
+        self.elements.append(f'<text x="{x:.1f}" y="{y:.1f}"{attribute}>{_escape(text)}</text>')
+        self.right = max(self.right, x + len(text) * _CHARACTER[style])
+
+    def bar(self, x: float, y: float, width: float, height: float, fill: str) -> None:
+        box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        self.elements.append(f'<rect {box} fill="{fill}" class="cell"/>')
+
+    def filled(
+        self, x: float, y: float, width: float, height: float, share: float, color: str
+    ) -> None:
+        """Draw a bar of which a share holds elements and the rest is padding."""
+        part = max(width * share, 2) if share else 0
+        if part:
+            self.bar(x, y, part, height, color)
+        if part < width:
+            self.bar(x + part, y, width - part, height, "url(#padding)")
+
+    def outline(self, x: float, y: float, width: float, height: float) -> None:
+        box = f'x="{x}" y="{y}" width="{width}" height="{height}"'
+        self.elements.append(f'<rect {box} class="edge"/>')
+        self.right = max(self.right, x + width)
+
+
 def to_svg(layout: SpyreTensorLayout, *, sticks: int = 20) -> str:
     """Draw a layout as SVG: the host tensor cut into sticks, and device memory beside it.
 
@@ -258,117 +333,132 @@ def to_svg(layout: SpyreTensorLayout, *, sticks: int = 20) -> str:
         layout: The layout.
         sticks: How many sticks of device memory to draw at most.
     """
-    body: list[str] = []
+    canvas = _Canvas()
     top = 24
-    body.append(_text(20, top, repr(layout), "title"))
+    heading = f"{layout.device_size} {layout.device_dtype.name}"
+    if layout.host_size is not None:
+        heading = f"{layout.host_size} {layout.host_dtype} in sticks of {layout.device_dtype.name}"
+    canvas.text(20, top, heading, "title")
     for key, value in _summary(layout):
         top += 19
-        body.append(_text(20, top, f"{key}: {value}"))
+        canvas.text(20, top, f"{key}: {value}")
     top += 26
 
-    left_height = _host_panel(layout, body, 20, top)
-    right_height = _device_panel(layout, body, 400, top, sticks)
+    left_height = _host_panel(layout, canvas, 20, top)
+    beside = max(400, round(30 + _CHARACTER["title"] * len(_host_title(layout))))
+    right_height = _device_panel(layout, canvas, beside, top, sticks)
     height = top + max(left_height, right_height)
-    body.append(_rect(20, height + 8, 14, 12, "url(#padding)"))
-    body.append(_text(40, height + 18, "padding: unspecified contents", "small"))
+    canvas.bar(20, height + 8, 14, 12, "url(#padding)")
+    canvas.text(40, height + 18, "padding: unspecified contents", "small")
     height += 34
+    width = max(880, round(canvas.right) + 20)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 {height}" width="960" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" role="img"><title>{_escape(repr(layout))}</title>'
         f"<style>{_STYLE}</style><defs>{_HATCH}</defs>"
-        f'<rect width="960" height="{height}" fill="#fff"/>{"".join(body)}</svg>\n'
+        f'<rect width="{width}" height="{height}" fill="#fff"/>{"".join(canvas.elements)}</svg>\n'
     )
 
 
-def _host_panel(layout: SpyreTensorLayout, body: list[str], x: int, y: int) -> int:
-    """Draw the plane of the host tensor that the sticks lie in; returns the height taken."""
-    size = layout.host_size
-    if not size or layout.num_sticks == 0:
-        body.append(
-            _text(x, y, "host tensor unknown" if size is None else f"host tensor {size}", "title")
-        )
-        return 20
-    lane = _host_dimension(layout, layout.stride_map[-1])
+class _Plane(NamedTuple):
+    """The plane of the host tensor that the sticks lie in.
+
+    Attributes:
+        across: The dimension drawn across: that of the sticks, or the last one.
+        down: The dimension drawn down, if there is one.
+        columns: Size of the first.
+        rows: Size of the second.
+        planes: How many of them the tensor has.
+        tile: Elements of a tile: a stick's, or one where each stick holds one.
+    """
+
+    across: int
+    down: int | None
+    columns: int
+    rows: int
+    planes: int
+    tile: int
+
+    def label(self, number: int) -> str:
+        """Name the columns of a tile."""
+        start = number * self.tile
+        end = min(self.columns, start + self.tile)
+        return str(start) if end == start + 1 else f"{start}:{end}"
+
+
+def _host_title(layout: SpyreTensorLayout) -> str:
+    return "host tensor unknown" if layout.host_size is None else f"host tensor {layout.host_size}"
+
+
+def _plane_of(layout: SpyreTensorLayout, size: list[int]) -> _Plane:
+    lane = _host_dimension(layout, len(layout.device_size) - 1)
     across = lane[0] if lane else len(size) - 1
     others = [dim for dim in range(len(size)) if dim != across]
-    down = others[-1] if others else None
-    rows = size[down] if down is not None else 1
-    columns = size[across]
-    eps = layout.elems_per_stick()
-    tiles = -(-columns // eps) if lane else columns
-    body.append(_text(x, y, f"host tensor {size}", "title"))
-    depth = [dim for dim in others if dim != down]
-    note = f"dimension {across} across" + (f", {down} down" if down is not None else "")
-    note += f"; one plane of {'x'.join(str(size[d]) for d in depth)}" if depth else ""
-    body.append(_text(x, y + 17, note, "small"))
-
-    shown = min(tiles, 10)
-    width = 330
-    cell = width / shown
-    plane = max(40, min(220, rows * 14))
-    top = y + 30
-    for tile in range(shown):
-        last = tile == shown - 1 and tiles > shown
-        number = tiles - 1 if last else tile
-        start = number * eps if lane else number
-        filled = min(eps, columns - start) / eps if lane else 1.0
-        left = x + tile * cell
-        color = _COLORS[number % len(_COLORS)] if lane else _COLORS[0]
-        body.append(_rect(left, top, cell * filled, plane, color))
-        if filled < 1:
-            body.append(
-                _rect(left + cell * filled, top, cell * (1 - filled), plane, "url(#padding)")
-            )
-        end = min(columns, start + (eps if lane else 1))
-        label = f"{start}:{end}" if lane else str(start)
-        body.append(
-            _text(left + 3, top + plane + 13, "…" if last and cell < 40 else label, "small")
-        )
-    body.append(f'<rect x="{x}" y="{top}" width="{width}" height="{plane}" class="edge"/>')
-    body.append(
-        _text(x, top + plane + 32, f"{rows} row{'s' * (rows != 1)} of {columns} elements", "small")
+    down = others.pop() if others else None
+    return _Plane(
+        across,
+        down,
+        columns=size[across],
+        rows=size[down] if down is not None else 1,
+        planes=prod(size[dim] for dim in others),
+        tile=layout.elems_per_stick() if lane else 1,
     )
-    return plane + 72
 
 
-def _device_panel(layout: SpyreTensorLayout, body: list[str], x: int, y: int, sticks: int) -> int:
+def _host_panel(layout: SpyreTensorLayout, canvas: _Canvas, x: int, y: int) -> int:
+    """Draw the plane of the host tensor that the sticks lie in; returns the height taken."""
+    size = layout.host_size
+    canvas.text(x, y, _host_title(layout), "title")
+    if not size or layout.num_sticks == 0:
+        return 20
+    plane = _plane_of(layout, size)
+    note = f"dimension {plane.across} across"
+    note += f", {plane.down} down" if plane.down is not None else ""
+    note += f"; one of {plane.planes} planes" if plane.planes > 1 else ""
+    canvas.text(x, y + 17, note, "small")
+
+    width, height, top = 330, max(40, min(220, plane.rows * 14)), y + 30
+    tiles = -(-plane.columns // plane.tile)
+    label_width = len(plane.label(tiles - 1)) * _CHARACTER["small"] + 8
+    shown = list(_shown(tiles, max(3, min(10, int(width // label_width) - 1))))
+    cell = width / len(shown)
+    for place, number in enumerate(shown):
+        left = x + place * cell
+        if number is None:
+            canvas.text(left + cell / 2 - 4, top + height / 2 + 4, "⋯")
+            continue
+        share = min(1.0, (plane.columns - number * plane.tile) / plane.tile)
+        color = _COLORS[number % len(_COLORS)] if plane.tile > 1 else _COLORS[0]
+        canvas.filled(left, top, cell, height, share, color)
+        canvas.text(left + 3, top + height + 13, plane.label(number), "small")
+    canvas.outline(x, top, width, height)
+    rows = f"{plane.rows} row{'s' * (plane.rows != 1)}"
+    canvas.text(x, top + height + 32, f"{rows} of {plane.columns} elements", "small")
+    return height + 72
+
+
+def _device_panel(layout: SpyreTensorLayout, canvas: _Canvas, x: int, y: int, sticks: int) -> int:
     """Draw device memory as a column of sticks; returns the height taken."""
-    body.append(_text(x, y, f"device memory {layout.device_size}", "title"))
+    canvas.text(x, y, f"device memory {layout.device_size}", "title")
     if layout.num_sticks == 0:
-        body.append(_text(x, y + 20, "no sticks: the tensor is empty", "small"))
+        canvas.text(x, y + 20, "no sticks: the tensor is empty", "small")
         return 30
-    body.append(_text(x, y + 17, "one stick of 128 bytes a row, in order of addresses", "small"))
+    canvas.text(x, y + 17, "one stick of 128 bytes a row, in order of addresses", "small")
     top = y + 30
     width = 256
+    left = x + 70
     for number in _shown(layout.num_sticks, sticks):
         if number is None:
-            body.append(_text(x + 70 + width / 2, top + 11, "⋮"))
-            top += 18
-            continue
-        stick = stick_at(layout, number)
-        share = stick.filled / len(stick.lanes)
-        color = _COLORS[_tile_of(layout, stick) % len(_COLORS)]
-        body.append(_text(x, top + 11, f"{stick.address:#07x}", "mono"))
-        left = x + 70
-        filled = max(width * share, 2) if stick.filled else 0
-        if filled:
-            body.append(_rect(left, top, filled, 14, color))
-        if filled < width:
-            body.append(_rect(left + filled, top, width - filled, 14, "url(#padding)"))
-        body.append(f'<rect x="{left}" y="{top}" width="{width}" height="14" class="edge"/>')
-        body.append(_text(left + width + 10, top + 11, _index_text(layout, stick), "mono"))
+            canvas.text(left + width / 2, top + 11, "⋮")
+        else:
+            stick = stick_at(layout, number)
+            color = _COLORS[_tile_of(layout, stick) % len(_COLORS)]
+            canvas.text(x, top + 11, f"{stick.address:#07x}", "mono")
+            canvas.filled(left, top, width, 14, stick.filled / len(stick.lanes), color)
+            canvas.outline(left, top, width, 14)
+            canvas.text(left + width + 10, top + 11, _index_text(layout, stick), "mono")
         top += 18
     return top - y + 6
-
-
-def _rect(x: float, y: float, width: float, height: float, fill: str) -> str:
-    box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    return f'<rect {box} fill="{fill}" class="cell"/>'
-
-
-def _text(x: float, y: float, text: str, style: str = "") -> str:
-    attribute = f' class="{style}"' if style else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{attribute}>{_escape(text)}</text>'
 
 
 def _escape(text: str) -> str:

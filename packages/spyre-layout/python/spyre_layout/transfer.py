@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from spyre_layout import _core
-from spyre_layout._arrays import ArrayLike, as_array
+from spyre_layout._arrays import ArrayLike
+from spyre_layout._numbers import integer, integers
 from spyre_layout.formats import DTypeLike, dtype_name
-from spyre_layout.layout import SpyreTensorLayout, integer, integers
+from spyre_layout.layout import SpyreTensorLayout, core_of
 
 __all__ = ["DmaPiece", "DmaPlan", "dma_plan", "from_device", "restickify", "to_device"]
 
@@ -76,6 +77,7 @@ def dma_plan(
     >>> plan.ranges, plan.host_strides, plan.device_strides
     ((4, 1024, 64), (64, 256, 1), (65536, 64, 1))
     """
+    core = core_of(layout)
     wanted, view = _view_of(layout, size, view_strides)
     strides = (
         _core.contiguous_strides(wanted)
@@ -83,7 +85,7 @@ def dma_plan(
         else integers(host_strides, "host_strides")
     )
     pieces = _core.transfer_plan(
-        layout._core, wanted, strides, view, integer(storage_offset, "storage_offset")
+        core, wanted, strides, view, integer(storage_offset, "storage_offset")
     )
     return DmaPlan(DmaPiece(*piece) for piece in pieces)
 
@@ -101,17 +103,17 @@ def to_device(
         values: The array; of the size of the layout's host tensor where that is known, laid out
             row-major where not.
         layout: The layout.
-        dtype: How to read the elements, where the array cannot say: "bfloat16" for bits in a uint16
-            array.
-        out: Contiguous writable memory of at least `layout.device_nbytes` bytes; its padding is
-            left alone.
+        dtype: What the elements are, where the array cannot say: "bfloat16" for bits in an array of
+            16-bit integers. If left out, the array's own dtype; but integers stand for the bits of
+            the layout's host tensor if that is of their width and of a dtype that NumPy lacks.
+        out: Contiguous writable memory of at least `layout.device_nbytes` bytes, apart from
+            `values`; its padding is left alone.
 
     Returns:
         `out`, or a new bytearray with zeros in the padding.
     """
-    borrowed, own = as_array(values)
-    name = own if dtype is None else dtype_name(dtype)
-    return _core.to_device(borrowed, name, layout._core, out)
+    name = None if dtype is None else dtype_name(dtype)
+    return _core.to_device(values, name, core_of(layout), out)
 
 
 def from_device(
@@ -133,25 +135,19 @@ def from_device(
         stride: Strides of the view, in host elements; by default those of the layout's host tensor
             if `size` is left out too, contiguous ones if not.
         storage_offset: Offset of the view's first element, in host elements.
-        dtype: Dtype of the result; by default that of the layout's host tensor. One that NumPy
-            lacks (bfloat16, 8-bit floats) comes as its bits in an unsigned array.
-        out: A writable array of the view's size, in any strides, to fill.
+        dtype: Dtype of the result; by default that of `out`, or of the layout's host tensor. One
+            that NumPy lacks (bfloat16, 8-bit floats) comes as its bits in an unsigned array.
+        out: A writable array of the view's size, in any strides, to fill. Integers of its width
+            take the bits of a `dtype` (or of a host tensor's dtype) that NumPy lacks.
 
     Returns:
         `out`, or a new contiguous array.
     """
+    core = core_of(layout)
     wanted, view = _view_of(layout, size, stride)
-    if dtype is not None:
-        name = dtype_name(dtype)
-    elif layout.host_dtype is not None:
-        name = layout.host_dtype
-    else:
-        raise ValueError(f"from_device needs a dtype, which {layout!r} does not know; give dtype=")
-    borrowed = as_array(out)[0] if out is not None else None
-    result = _core.from_device(
-        data, layout._core, wanted, view, integer(storage_offset, "storage_offset"), name, borrowed
-    )
-    return result if out is None else out
+    name = None if dtype is None else dtype_name(dtype)
+    offset = integer(storage_offset, "storage_offset")
+    return _core.from_device(data, core, wanted, view, offset, name, out)
 
 
 def restickify(
@@ -171,15 +167,16 @@ def restickify(
         to: The layout wanted.
         size: Size of the host tensor; by default that known to `layout`, or to `to`.
         stride: Its strides; by default those known, or contiguous ones.
-        out: Contiguous writable memory of at least `to.device_nbytes` bytes; its padding is left
-            alone.
+        out: Contiguous writable memory of at least `to.device_nbytes` bytes, apart from `data`; its
+            padding is left alone.
 
     Returns:
         `out`, or a new bytearray with zeros in the padding.
     """
+    source, target = core_of(layout), core_of(to, "to")
     known = layout if layout.host_size is not None or to.host_size is None else to
     wanted, strides = _view_of(known, size, stride)
-    return _core.restickify(data, layout._core, to._core, wanted, strides, out)
+    return _core.restickify(data, source, target, wanted, strides, out)
 
 
 def _view_of(

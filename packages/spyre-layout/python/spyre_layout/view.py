@@ -8,7 +8,8 @@ from itertools import product
 from typing import NamedTuple
 
 from spyre_layout import _core
-from spyre_layout.layout import SpyreTensorLayout, integer, integers
+from spyre_layout._numbers import integer, integers
+from spyre_layout.layout import SpyreTensorLayout, core_of
 
 __all__ = ["DeviceView", "Digit", "Run", "ViewLoop", "contiguous_runs", "resolve_view"]
 
@@ -101,7 +102,7 @@ def resolve_view(
     [(0, 4, 32768), (0, 64, 1), (1, 512, 64)]
     """
     affine, loops, device_offset, host_offset, digits = _core.resolve_view(
-        layout._core,
+        core_of(layout),
         integers(size, "size"),
         integers(stride, "stride"),
         integer(storage_offset, "storage_offset"),
@@ -124,7 +125,7 @@ def contiguous_runs(
 ) -> list[Run]:
     """Return a view as the fewest stretches that are consecutive in the view and on the device."""
     runs = _core.contiguous_runs(
-        layout._core,
+        core_of(layout),
         integers(size, "size"),
         integers(stride, "stride"),
         integer(storage_offset, "storage_offset"),

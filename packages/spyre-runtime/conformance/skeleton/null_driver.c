@@ -37,7 +37,9 @@ struct spyre_program_t {
 };
 
 #define MAX_REGIONS 4096
-static struct { uint64_t address, bytes; } regions[MAX_REGIONS];
+static struct {
+  uint64_t address, bytes;
+} regions[MAX_REGIONS];
 
 static spyre_status fail(spyre_status status, char* error, const char* message) {
   if (error) snprintf(error, SPYRE_DRIVER_ERROR_BYTES, "%s", message);

@@ -153,7 +153,9 @@ void Stream::drain(uint64_t until) {
 void Stream::complete_one() {
   completed_.fetch_add(1);  // sequentially consistent, with waiters_: one side sees the other
   if (waiters_.load() != 0) {
-    { const std::lock_guard lock(mutex_); }
+    {
+      const std::lock_guard lock(mutex_);
+    }
     work_done_.notify_all();
   }
 }
@@ -207,14 +209,11 @@ void Stream::launch(const std::shared_ptr<const VmProgram>& program, const uint6
                     size_t count) {
   submit(
       program->cost_ns(), [&] { run_program(*program, addresses, count); },
-      [&] {
-        return Task(LaunchTask{program, {addresses, count}});
-      });
+      [&] { return Task(LaunchTask{program, {addresses, count}}); });
 }
 
 void Stream::transfer(const TransferTask& task, int64_t bytes) {
-  submit(
-      bytes / kBytesPerNs, [&] { run(task); }, [&] { return Task(task); });
+  submit(bytes / kBytesPerNs, [&] { run(task); }, [&] { return Task(task); });
 }
 
 void Stream::copy(const CopyTask& task) {
@@ -224,8 +223,7 @@ void Stream::copy(const CopyTask& task) {
 }
 
 void Stream::record(std::shared_ptr<Point> point) {
-  submit(
-      0, [&] { point->reach(); }, [&] { return Task(RecordTask{point}); });
+  submit(0, [&] { point->reach(); }, [&] { return Task(RecordTask{point}); });
 }
 
 void Stream::wait(std::shared_ptr<Point> point) {

@@ -62,11 +62,13 @@ at::Tensor empty_memory_format(at::IntArrayRef size, std::optional<c10::ScalarTy
     return with_deterministic_fill(empty(size, type, device_or_current(device)));
   }
   at::detail::check_size_nonnegative(size);
-  const std::vector<int64_t> stride = format == c10::MemoryFormat::ChannelsLast
-                                          ? c10::get_channels_last_strides_2d(size)
-                                          : c10::get_channels_last_strides_3d(size);
-  TORCH_CHECK_VALUE(stride.size() == size.size(), "memory format ", format,
-                    " does not fit a tensor of size ", list_text(size));
+  const bool is_2d = format == c10::MemoryFormat::ChannelsLast;
+  const size_t rank = is_2d ? 4 : 5;
+  TORCH_CHECK(size.size() == rank, "required rank ", rank, " tensor to use ",
+              is_2d ? "channels_last" : "channels_last_3d", " format, but got one of size ",
+              list_text(size));
+  const std::vector<int64_t> stride =
+      is_2d ? c10::get_channels_last_strides_2d(size) : c10::get_channels_last_strides_3d(size);
   return with_deterministic_fill(empty_strided(size, stride, type, device_or_current(device)));
 }
 

@@ -144,14 +144,18 @@ bool is_unmarked_write(const c10::OperatorHandle& op, const Stack& stack, size_t
   return false;
 }
 
+bool is_half(c10::ScalarType dtype) {
+  return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
+}
+
 /// Operators that the CPU runs well in float32 only: the half kernels of its convolutions give
 /// wrong values for some strides, paddings and dilations (seen in 2.13), and its histc has none for
 /// ints. They run in float32 there and the results go back to the arguments' dtype.
 bool wants_float32(const c10::OperatorHandle& op, c10::ScalarType dtype) {
   const std::string_view name = op.operator_name().name;
-  const bool is_half = dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
-  if (name.starts_with("aten::convolution")) return is_half;
-  return name == "aten::histc" && (is_half || c10::isIntegralType(dtype, /*includeBool=*/false));
+  if (name.starts_with("aten::convolution")) return is_half(dtype);
+  return name == "aten::histc" &&
+         (is_half(dtype) || c10::isIntegralType(dtype, /*includeBool=*/false));
 }
 
 /// Draws of uniform_ in half have one bit more than SEN169 keeps. Rounding them up could give the
@@ -179,6 +183,9 @@ struct HostCopy {
   at::Tensor host;
 };
 
+/// What an operator does with an argument.
+enum class Use : uint8_t { kRead, kWritten, kOut };
+
 class Call {
  public:
   Call(const c10::OperatorHandle& op, std::string name, Stack& stack)
@@ -193,25 +200,22 @@ class Call {
         host_op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), name_, " on ",
         describe(stack_, begin_),
         " has no kernel on device spyre, and none on the CPU to fall back to");
-    const auto& arguments = host_op.schema().arguments();
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      const bool is_written =
-          (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite()) ||
-          is_unmarked_write(op_, stack_, begin_, i);
-      stack_[begin_ + i] = argument_to_host(std::move(stack_[begin_ + i]), is_written);
-    }
-    const double lower_bound =
-        op_.operator_name().name == "aten::uniform_" ? stack_[begin_ + 1].toDouble() : 0;
-    {
-      // The host kernel is an implementation detail: no autograd of its own, no autocast.
-      const c10::impl::ExcludeDispatchKeyGuard no_autocast(
-          c10::DispatchKeySet(c10::DispatchKey::AutocastCPU));
-      const at::AutoDispatchBelowADInplaceOrView no_autograd;
-      host_op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    const std::vector<c10::IValue> given(stack_.begin() + static_cast<std::ptrdiff_t>(begin_),
+                                         stack_.end());
+    try {
+      run_on_host(host_op);
+    } catch (const c10::NotImplementedError&) {
+      // The CPU lacks some half kernels that devices have; nothing has been written back yet.
+      if (!find_half(host_op, given)) throw;
+      stack_.resize(begin_);
+      stack_.insert(stack_.end(), given.begin(), given.end());
+      copies_.clear();
+      written_.clear();
+      run_on_host(host_op);
     }
     if (op_.operator_name().name == "aten::uniform_" && !written_.empty() &&
         written_.front().host.scalar_type() == c10::ScalarType::Half) {
-      keep_below_upper_bound(written_.front().host, lower_bound);
+      keep_below_upper_bound(written_.front().host, given[1].toDouble());
     }
     write_back();
     const size_t returned = op_.schema().returns().size();
@@ -221,6 +225,47 @@ class Call {
   }
 
  private:
+  void run_on_host(const c10::OperatorHandle& host_op) {
+    const auto& arguments = host_op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const bool is_written =
+          (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite()) ||
+          is_unmarked_write(op_, stack_, begin_, i);
+      const Use use = !is_written ? Use::kRead : arguments[i].is_out() ? Use::kOut : Use::kWritten;
+      stack_[begin_ + i] = argument_to_host(std::move(stack_[begin_ + i]), use);
+    }
+    // The host kernel is an implementation detail: no autograd of its own, no autocast.
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(
+        c10::DispatchKeySet(c10::DispatchKey::AutocastCPU));
+    const at::AutoDispatchBelowADInplaceOrView no_autograd;
+    host_op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+  }
+
+  /// Sets `widened_half_` if every float among the arguments is of one half dtype, and the result's
+  /// dtype follows from that.
+  bool find_half(const c10::OperatorHandle& host_op, const std::vector<c10::IValue>& given) {
+    std::optional<c10::ScalarType> found;
+    bool is_mixed = false;
+    const auto see = [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !tensor.is_floating_point()) return;
+      is_mixed |= !is_half(tensor.scalar_type()) ||
+                  found.value_or(tensor.scalar_type()) != tensor.scalar_type();
+      found = tensor.scalar_type();
+    };
+    for (size_t i = 0; i < given.size(); ++i) {
+      const c10::IValue& value = given[i];
+      if (value.isTensor()) see(value.toTensor());
+      if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) see(tensor);
+      }
+      const c10::TypePtr& type = host_op.schema().arguments()[i].real_type();
+      is_mixed |= !value.isNone() && type->annotation_str().find("ScalarType") != std::string::npos;
+    }
+    if (is_mixed || !found.has_value()) return false;
+    widened_half_ = found;
+    return true;
+  }
+
   // Devices: every tensor is on one Spyre device, except 0-dim CPU tensors (scalars) and CPU
   // indices.
   void find_device() {
@@ -271,19 +316,19 @@ class Call {
     device_ = tensor.device();
   }
 
-  c10::IValue argument_to_host(c10::IValue value, bool is_written) {
-    if (value.isTensor()) return tensor_to_host(value.toTensor(), is_written);
+  c10::IValue argument_to_host(c10::IValue value, Use use) {
+    if (value.isTensor()) return tensor_to_host(value.toTensor(), use);
     if (value.isTensorList()) {
       c10::List<at::Tensor> list;
       for (const at::Tensor& tensor : value.toTensorVector()) {
-        list.push_back(tensor_to_host(tensor, is_written));
+        list.push_back(tensor_to_host(tensor, use));
       }
       return list;
     }
     if (value.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
       for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-        list.push_back(tensor.has_value() ? std::make_optional(tensor_to_host(*tensor, is_written))
+        list.push_back(tensor.has_value() ? std::make_optional(tensor_to_host(*tensor, use))
                                           : std::nullopt);
       }
       return list;
@@ -293,7 +338,8 @@ class Call {
     return value;
   }
 
-  at::Tensor tensor_to_host(const at::Tensor& tensor, bool is_written) {
+  at::Tensor tensor_to_host(const at::Tensor& tensor, Use use) {
+    const bool is_written = use != Use::kRead;
     if (!is_spyre(tensor)) return tensor;
     for (HostCopy& copy : copies_) {
       if (copy.original.is_same(tensor)) {
@@ -302,8 +348,9 @@ class Call {
       }
     }
     if (is_written) at::assert_no_internal_overlap(tensor);
-    at::Tensor host = faithful_host_copy(tensor);
-    if (wants_float32(op_, tensor.scalar_type())) {
+    // Some CPU kernels take an out tensor for a contiguous one, whatever its strides.
+    at::Tensor host = use == Use::kOut ? to_cpu(tensor).contiguous() : faithful_host_copy(tensor);
+    if (wants_float32(op_, tensor.scalar_type()) || widened_half_ == tensor.scalar_type()) {
       narrow_ = tensor.scalar_type();
       host = host.to(c10::ScalarType::Float);
     }
@@ -339,7 +386,14 @@ class Call {
 
   void write_back() {
     for (const HostCopy& copy : written_) {
-      if (copy.original.sizes() != copy.host.sizes()) copy.original.resize_(copy.host.sizes());
+      if (copy.original.sizes() != copy.host.sizes()) {
+        copy.original.resize_(copy.host.sizes());
+        // A kernel may have chosen another order of the dimensions: LAPACK's results are columns.
+        if (copy.host.is_non_overlapping_and_dense()) {
+          copy.original.unsafeGetTensorImpl()->set_sizes_and_strides(copy.host.sizes(),
+                                                                     copy.host.strides());
+        }
+      }
       copy_from(copy.host, copy.original, /*non_blocking=*/false);
     }
   }
@@ -382,7 +436,9 @@ class Call {
     }
     at::Tensor dense = result.is_non_overlapping_and_dense() ? result.resolve_conj().resolve_neg()
                                                              : result.contiguous();
-    if (narrow_.has_value()) dense = dense.to(*narrow_);
+    if (narrow_.has_value() && dense.scalar_type() == c10::ScalarType::Float) {
+      dense = dense.to(*narrow_);
+    }
     at::Tensor on_device =
         empty_strided(dense.sizes(), dense.strides(), dense.scalar_type(), *device_);
     copy_from(dense, on_device, /*non_blocking=*/false);
@@ -402,7 +458,8 @@ class Call {
   bool saw_cpu_tensor_ = false;
   std::vector<HostCopy> copies_;
   std::vector<HostCopy> written_;
-  std::optional<c10::ScalarType> narrow_;  ///< results computed in float32 go back to this
+  std::optional<c10::ScalarType> widened_half_;  ///< arguments of this dtype run in float32
+  std::optional<c10::ScalarType> narrow_;        ///< results computed in float32 go back to this
 };
 
 /// A generator argument that was left out means the device's default one.
@@ -425,18 +482,20 @@ void fill_in_generator(const c10::OperatorHandle& op, Stack& stack) {
   }
 }
 
-/// Counts and warns of a fallback, or raises where the user forbids them.
-void announce(const c10::OperatorHandle& op, const std::string& name, const Stack* stack) {
-  const Mode mode = fallback_mode();
-  if (mode == Mode::kError) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, name, " on ", describe(*stack, stack->size() - op.schema().arguments().size()),
-        " has no kernel on device spyre, and SPYRE_FALLBACK=error forbids running "
-        "it on the CPU; unset SPYRE_FALLBACK to allow it");
-  }
-  SPYRE_DEBUG("fallback to the CPU: "
-              << name << describe(*stack, stack->size() - op.schema().arguments().size()));
-  if (count(name) && mode == Mode::kWarn) {
+/// Raises where the user forbids fallbacks.
+void check_allowed(const c10::OperatorHandle& op, const std::string& name, const Stack& stack) {
+  const size_t begin = stack.size() - op.schema().arguments().size();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      fallback_mode() != Mode::kError, name, " on ", describe(stack, begin),
+      " has no kernel on device spyre, and SPYRE_FALLBACK=error forbids running "
+      "it on the CPU; unset SPYRE_FALLBACK to allow it");
+  SPYRE_DEBUG("fallback to the CPU: " << name << describe(stack, begin));
+}
+
+/// Counts and warns of a fallback that gave a result: native kernels leave it to the CPU to word
+/// what is wrong with an argument, and that is no missing kernel.
+void announce(const std::string& name) {
+  if (count(name) && fallback_mode() == Mode::kWarn) {
     warn_user(
         name +
         " has no kernel on device spyre and runs on the CPU, with copies there and back; set "
@@ -448,11 +507,12 @@ void announce(const c10::OperatorHandle& op, const std::string& name, const Stac
 
 void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
   const std::string name = op_name(op);
-  if (!draws_on_host(op)) announce(op, name, stack);
+  if (!draws_on_host(op)) check_allowed(op, name, *stack);
   const std::string label = "spyre::fallback::" + name;
   RECORD_FUNCTION(label, c10::ArrayRef<const c10::IValue>());
   fill_in_generator(op, *stack);
   Call(op, name, *stack).run();
+  if (!draws_on_host(op)) announce(name);
 }
 
 std::vector<std::pair<std::string, int64_t>> fallback_counts() {
@@ -474,9 +534,13 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
 }
 
-// These have a kernel for PrivateUse1 in PyTorch that only raises; the fallback must be named.
+// These have a kernel in PyTorch that every device gets and that raises on this one: for lack of a
+// kernel of its own (convolution), a vectorised loop (kaiser_window) or a name in a list (mode).
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  for (const char* name : {"convolution_overrideable", "convolution_backward_overrideable"}) {
+  for (const char* name :
+       {"convolution_overrideable", "convolution_backward_overrideable", "mode", "mode.values",
+        "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta", "kaiser_window.out",
+        "kaiser_window.periodic_out", "kaiser_window.beta_out"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
   }
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // View operators without a composite kernel. PyTorch's own CPU versions look at sizes and strides
-// only, so they serve; left to the fallback these would silently become copies.
+// only, so they serve; left to the fallback these would silently become copies, and is_set_to would
+// compare the copies' storages.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
@@ -35,6 +37,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view", view);
   m.impl("_reshape_alias", at::native::_reshape_alias);
   m.impl("unfold", at::native::unfold);
+  m.impl("is_set_to", at::native::is_set_to);
   m.impl("view_as_real", at::native::view_as_real);
   m.impl("view_as_complex", view_as_complex);
 }

@@ -84,6 +84,43 @@ def test_integers_wrap_like_cpu(dtype: torch.dtype) -> None:
         assert found is None, found
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64], ids=str)
+def test_numbers_are_taken_in_the_dtype_of_the_integers(dtype: torch.dtype) -> None:
+    a = torch.tensor([torch.iinfo(dtype).max, 0, 1], dtype=dtype)
+    for run in (
+        lambda x: x == -1,
+        lambda x: x < -1,
+        lambda x: x >= -1,
+        lambda x: x // -1,
+        lambda x: x % -2,
+        lambda x: torch.fmod(x, -2),
+        lambda x: torch.div(x, -2, rounding_mode="trunc"),
+        lambda x: x.clamp(min=-1),
+        lambda x: torch.maximum(x, torch.tensor(-1)),
+        lambda x: torch.where(x > 0, x, -1),
+        lambda x: x.masked_fill(x > 0, -1),
+        lambda x: torch.add(x, x, alpha=-1),
+    ):
+        found = mismatch(run(a.to("spyre")), run(a), rtol=0, atol=0)
+        assert found is None, found
+
+
+def test_wider_out_of_half() -> None:
+    a = torch.tensor([1.5, -2.0, 40.0], dtype=torch.float16)
+    x = a.to("spyre")
+    for run in (
+        torch.hypot,
+        torch.logaddexp,
+        lambda p, q, out: torch.lerp(p, q, 0.25, out=out),
+        lambda p, q, out: torch.threshold(p, 1.0, 2.0, out=out),
+    ):
+        expected, found = torch.empty(3), torch.empty(3, device="spyre")
+        run(a, a, out=expected)
+        run(x, x, out=found)
+        assert mismatch(found, expected, rtol=2.0**-9, atol=0) is None
+    assert torch.hypot(x, x.float()).dtype == torch.float32
+
+
 def test_division_of_integers_by_zero_raises() -> None:
     x = torch.tensor([1, 2], device="spyre")
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):

@@ -222,13 +222,14 @@ inline float sen152_to_float(uint8_t code) {
   return bits_float(sign | float_bits(static_cast<float>(magnitude) * 0x1p-17f));
 }
 
-// ---- float32 to integers ------------------------------------------------------------------------
+// ---- floats to integers -------------------------------------------------------------------------
 
-/// Truncates and saturates to [low, high]; NaN becomes 0.
-inline int64_t float_to_integer(float value, int64_t low, int64_t high) {
+/// Truncates a float or double and saturates to [low, high]; NaN becomes 0.
+template <typename Float>
+inline int64_t float_to_integer(Float value, int64_t low, int64_t high) {
   if (value != value) return 0;
-  if (value <= static_cast<float>(low)) return low;
-  if (value >= static_cast<float>(high)) return high;
+  if (value <= static_cast<Float>(low)) return low;
+  if (value >= static_cast<Float>(high)) return high;
   return static_cast<int64_t>(value);
 }
 
@@ -256,8 +257,9 @@ void decode(const void* codes, DataFormat format, float* values, int64_t count);
 void decode(const void* codes, DataFormat format, int64_t* values, int64_t count);
 
 /// A host copy in: `count` contiguous elements of `dtype` become packed codes of `format`, by the
-/// rules of copies where the pair is one that device_format() gives, and by value through float32
-/// or int64 otherwise. Throws std::invalid_argument for a dtype or format that has no codec.
+/// rules of copies where the pair is one that device_format() gives, and by value otherwise: to
+/// float formats through float32, between integers through int64, from float64 to integers exactly.
+/// Throws std::invalid_argument for a dtype or format that has no codec.
 void encode_from(HostDtype dtype, const void* host, DataFormat format, void* codes, int64_t count,
                  Overflow overflow = Overflow::kDefault);
 

@@ -39,7 +39,10 @@ inline int64_t map_offset(const Digit* digits, size_t count, int64_t offset) {
 ///     host offset = sum over k of device coordinate[k] * stride_map[k]
 ///
 /// for every device position that holds an element. Positions that hold none are padding, with
-/// unspecified contents. Offsets count elements from the start of the storage.
+/// unspecified contents. Where several positions come to one host offset (the padding of a row
+/// reaches into the next one) the element is at the position whose coordinates along the largest
+/// strides are the largest, and the others are padding. Offsets count elements from the start of
+/// the storage.
 class Layout {
  public:
   /// The empty layout: no dimensions. Only good for being assigned to.
@@ -67,7 +70,8 @@ class Layout {
                      const std::vector<int64_t>& stride_map, DataFormat format);
 
   /// The same layout, knowing the host tensor that it is of (which tells padding apart exactly).
-  /// Throws std::invalid_argument if some element of that tensor has no position.
+  /// Throws std::invalid_argument if some element of that tensor has no position, and for a dtype
+  /// that no codec converts to the layout's format.
   Layout with_host(const std::vector<int64_t>& size, const std::vector<int64_t>& strides,
                    HostDtype dtype) const;
 
@@ -90,7 +94,7 @@ class Layout {
   /// Only meaningful if host_known().
   HostDtype host_dtype() const { return host_dtype_; }
 
-  /// Elements of the host tensor; for an explicit layout, the same as host_span().
+  /// Elements of the host tensor; for an explicit layout, all that have a position.
   int64_t host_numel() const { return host_numel_; }
   /// One more than the largest host offset that has a position; 0 for an empty layout.
   int64_t host_span() const { return host_span_; }

@@ -192,5 +192,5 @@ struct ProgramStats {
 };
 ProgramStats program_stats();
 
-}  // namespace runtime
+}  // namespace SPYRE_RUNTIME_API runtime
 }  // namespace spyre

@@ -42,13 +42,13 @@ void expand_lanes(std::byte* to, const std::byte* from, Shape shape, Shape wide,
 
 }  // namespace
 
-void Workspace::Free::operator()(void* p) const { ::operator delete (p, std::align_val_t{64}); }
+void Workspace::Free::operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
 
 std::byte* Workspace::get(size_t bytes) {
   if (bytes > size_ || !data_) {
     data_.reset();
     size_ = std::max<size_t>(bytes, 4096);
-    data_.reset(static_cast<std::byte*>(::operator new (size_, std::align_val_t{64})));
+    data_.reset(static_cast<std::byte*>(::operator new(size_, std::align_val_t{64})));
   }
   return data_.get();
 }

@@ -333,6 +333,8 @@ bool index_vector(Call& call) {
     return false;
   }
   if (adds && type_class(self.scalar_type()) == 'b') return false;
+  // PyTorch adds at int32 indices but does not copy to them.
+  if (!adds && index.scalar_type() != ScalarType::Long) return false;
   const int64_t dim = at::maybe_wrap_dim(call[1].toInt(), self.dim());
   if (self.size(dim) == 0 || source.size(dim) != index.size(0)) return false;
   for (int64_t d = 0; d < self.dim(); ++d) {

@@ -104,12 +104,17 @@ ScalarType compute_dtype(const PointwiseOp& op, const Plan& plan) {
   return common;
 }
 
-/// Parameters must fit the computation: alpha=1.5 of integers is an error, which the CPU words.
-bool parameters_fit(const PointwiseOp& op, const Call& call, char type) {
+/// Parameters must fit the computation: of integers, alpha=1.5, alpha=True and what overflows are
+/// errors, which the CPU words.
+bool parameters_fit(const PointwiseOp& op, const Call& call, ScalarType compute) {
+  const char type = type_class(compute);
   for (size_t i = 0; i < call.signature().argument_count; ++i) {
     if (has_position(op.operands, static_cast<int>(i)) || !call[i].isScalar()) continue;
     if (call[i].isComplexDouble()) return false;
     if (type != 'f' && call[i].isDouble()) return false;
+    if (type != 'b' && call[i].isBool() && call.signature().argument_names[i] == "alpha")
+      return false;
+    if (type == 'i' && call[i].isInt() && !fits(call[i].toInt(), compute)) return false;
   }
   return true;
 }
@@ -122,8 +127,10 @@ bool make_plan(const PointwiseOp& op, const Call& call, Plan& plan) {
   if (type == 0 || std::string_view(op.types).find(type) == std::string_view::npos) return false;
   for (const Operand& operand : plan.operands) {
     if (has_position(op.conditions, operand.position)) continue;
-    if (operand.kind == Operand::Kind::kTensor && op.rule == Rule::kSame &&
-        operand.tensor.scalar_type() != plan.compute) {
+    // Of a 0-dim tensor on the CPU too: only a plain number takes on the others' dtype.
+    if (operand.tensor.defined() && op.rule == Rule::kSame &&
+        operand.tensor.scalar_type() != plan.compute &&
+        !operand.tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
       return false;
     }
     if (operand.kind == Operand::Kind::kNumber && (type == 'i' || rounds_numbers(op.rule)) &&
@@ -131,11 +138,15 @@ bool make_plan(const PointwiseOp& op, const Call& call, Plan& plan) {
       return false;
     }
   }
-  if (!parameters_fit(op, call, type)) return false;
+  if (!parameters_fit(op, call, plan.compute)) return false;
   if (op.accepts != nullptr && !op.accepts(call, type)) return false;
   const bool to_bool = op.rule == Rule::kCompare || op.rule == Rule::kLogical;
   plan.result = to_bool ? ScalarType::Bool : plan.compute;
-  return true;
+  // Selections and the ops that do not promote mostly refuse an out tensor of another dtype; the
+  // CPU knows which, and words it.
+  const at::Tensor out = call.output();
+  return !out.defined() || out.scalar_type() == plan.result ||
+         (op.rule != Rule::kSame && op.conditions == 0);
 }
 
 /// The result when nothing needs broadcasting, checking or permuting; undefined otherwise.
@@ -160,8 +171,6 @@ at::Tensor make_result(const PointwiseOp& op, const Plan& plan, const Call& call
   if (out.defined() && out.scalar_type() != plan.result) {
     // Truth values may be written as any dtype.
     if (op.rule != Rule::kCompare && op.rule != Rule::kLogical) {
-      TORCH_CHECK(op.rule != Rule::kSame, "Found dtype ", out.scalar_type(), " but expected ",
-                  plan.result);
       TORCH_CHECK(c10::canCast(plan.result, out.scalar_type()), "result type ", plan.result,
                   " can't be cast to the desired output type ", out.scalar_type());
     }

@@ -31,7 +31,26 @@ bool divides_safely(const Call& call, char type) {
 
 /// div with rounding_mode=None is true division, of floats only.
 bool divides_with_mode(const Call& call, char type) {
-  return call.has(2) ? divides_safely<1>(call, type) : type == 'f';
+  if (!call.has(2)) return type == 'f';
+  const std::string_view mode = call[2].toStringRef();
+  return (mode == "floor" || mode == "trunc") && divides_safely<1>(call, type);
+}
+
+bool gives_truth(const Call& call, char) {
+  return !call.has_output() || call.output().scalar_type() == ScalarType::Bool;
+}
+
+/// A derivative that is computed from the result needs a slope that keeps the sign.
+template <int slope, int from_result>
+bool is_invertible(const Call& call, char) {
+  return !call[from_result].toBool() || call[slope].toScalar().toDouble() >= 0;
+}
+
+/// The approximation that gelu names, at `position`; others are errors, which the CPU words.
+template <int position>
+bool has_gelu(const Call& call, char) {
+  const std::string_view name = call[position].toStringRef();
+  return name == "none" || name == "tanh";
 }
 
 bool has_natural_exponent(const Call& call, char type) {
@@ -41,6 +60,16 @@ bool has_natural_exponent(const Call& call, char type) {
 template <int first, int second>
 bool has_either(const Call& call, char) {
   return call.has(first) || call.has(second);
+}
+
+/// The difference of truth values is an error, which the CPU words.
+bool subtracts_no_bool(const Call& call, char) {
+  for (int i = 0; i < 2; ++i) {
+    const c10::IValue& value = call[i];
+    if (value.isBool()) return false;
+    if (value.isTensor() && value.toTensor().scalar_type() == ScalarType::Bool) return false;
+  }
+  return true;
 }
 
 // --- bodies that take more than a line -----------------------------------------------------------
@@ -126,8 +155,6 @@ Value softplus(Value x, Value beta, Value threshold) {
   return where(scaled > threshold, x, log1p(exp(scaled)) / beta);
 }
 
-Value log_sigmoid(Value x) { return minimum(x, like(x, 0)) - log1p(exp(-abs(x))); }
-
 Value gelu_backward(A a) {
   const Value grad = a[0];
   const Value x = a[1];
@@ -165,16 +192,12 @@ Value logit_backward(A a) {
   return where((x < a[2]) | (x > 1 - a[2]), 0, inside);
 }
 
-#define UNARY(name, op)                                                             \
-  {                                                                                 \
-    name, Rule::kFloat, "f", k1, [](A a) { return a.stage().emit(Op::op, {a[0]}); } \
-  }
+#define UNARY(name, op) \
+  {name, Rule::kFloat, "f", k1, [](A a) { return a.stage().emit(Op::op, {a[0]}); }}
 /// Rounding of integers is the identity.
-#define ROUNDING(name, op)                                                               \
-  {                                                                                      \
-    name, Rule::kSame, "fi", k1,                                                         \
-        [](A a) { return a[0].type == Type::I ? a[0] : a.stage().emit(Op::op, {a[0]}); } \
-  }
+#define ROUNDING(name, op)      \
+  {name, Rule::kSame, "fi", k1, \
+   [](A a) { return a[0].type == Type::I ? a[0] : a.stage().emit(Op::op, {a[0]}); }}
 #define BOTH(tensor_name, scalar_name, rule, types, body) \
   {tensor_name, rule, types, k2, body}, { scalar_name, rule, types, k2, body }
 
@@ -186,8 +209,10 @@ const std::vector<PointwiseOp>& table() {
        return a[0].type == Type::F && !a[2].is_constant(1) ? fma(a[1], a[2], a[0])
                                                             : a[0] + a[2] * a[1];
      }},
-    {"sub.Tensor", Rule::kArithmetic, "fi", k2, [](A a) { return a[0] - a[2] * a[1]; }},
-    {"rsub.Tensor", Rule::kArithmetic, "fi", k2, [](A a) { return a[1] - a[2] * a[0]; }},
+    {"sub.Tensor", Rule::kArithmetic, "fi", k2, [](A a) { return a[0] - a[2] * a[1]; },
+     subtracts_no_bool},
+    {"rsub.Tensor", Rule::kArithmetic, "fi", k2, [](A a) { return a[1] - a[2] * a[0]; },
+     subtracts_no_bool},
     {"mul.Tensor", Rule::kArithmetic, "fib", k2, [](A a) { return a[0] * a[1]; }},
     {"div.Tensor", Rule::kFloatArithmetic, "f", k2, [](A a) { return a[0] / a[1]; }},
     {"div.Tensor_mode", Rule::kArithmetic, "fi", k2, divide_with_mode, divides_with_mode},
@@ -221,11 +246,11 @@ const std::vector<PointwiseOp>& table() {
     BOTH("clamp_max.Tensor", "clamp_max", Rule::kPromote, "fi",
          [](A a) { return minimum(a[0], a[1]); }),
     {"atan2", Rule::kFloat, "f", k2, [](A a) { return atan2(a[0], a[1]); }},
-    {"hypot", Rule::kSame, "f", k2, [](A a) { return hypot(a[0], a[1]); }},
+    {"hypot", Rule::kPromote, "f", k2, [](A a) { return hypot(a[0], a[1]); }},
     {"copysign.Tensor", Rule::kFloat, "f", k2, [](A a) { return copysign(a[0], a[1]); }},
     {"heaviside", Rule::kSame, "fi", k2,
      [](A a) { return where(a[0] == 0, a[1], a.stage().convert(a[0] > 0, a[0].type)); }},
-    {"logaddexp", Rule::kSame, "f", k2, [](A a) { return log_add_exp(a, Op::exp, Op::log1p); }},
+    {"logaddexp", Rule::kPromote, "f", k2, [](A a) { return log_add_exp(a, Op::exp, Op::log1p); }},
     {"xlogy.Tensor", Rule::kFloat, "f", k2, [](A a) { return xlogy(a[0], a[1], log(a[1])); }},
     {"special_xlog1py", Rule::kFloat, "f", k2,
      [](A a) { return xlogy(a[0], a[1], log1p(a[1])); }},
@@ -285,15 +310,18 @@ const std::vector<PointwiseOp>& table() {
      [](A a) { return a[0].type == Type::F ? isnan(a[0]) : a[0] != a[0]; }},
     {"isinf", Rule::kCompare, "fib", k1,
      [](A a) { return a[0].type == Type::F ? is_infinite(a, a[0]) : a[0] != a[0]; }},
-    {"isposinf", Rule::kCompare, "f", k1, [](A a) { return is_infinite(a, a[0]) & (a[0] > 0); }},
-    {"isneginf", Rule::kCompare, "f", k1, [](A a) { return is_infinite(a, a[0]) & (a[0] < 0); }},
+    {"isposinf", Rule::kCompare, "f", k1, [](A a) { return is_infinite(a, a[0]) & (a[0] > 0); },
+     gives_truth},
+    {"isneginf", Rule::kCompare, "f", k1, [](A a) { return is_infinite(a, a[0]) & (a[0] < 0); },
+     gives_truth},
     {"signbit", Rule::kCompare, "fi", k1,
      [](A a) { return a[0].type == Type::F ? signbit(a[0]) : a[0] < 0; }},
 
     // activations
     {"relu", Rule::kSame, "fi", k1, [](A a) { return maximum(a[0], like(a[0], 0)); }},
     {"gelu", Rule::kSame, "f", k1,
-     [](A a) { return a.stage().emit(a.text(1) == "tanh" ? Op::gelu_tanh : Op::gelu, {a[0]}); }},
+     [](A a) { return a.stage().emit(a.text(1) == "tanh" ? Op::gelu_tanh : Op::gelu, {a[0]}); },
+     has_gelu<1>},
     {"silu", Rule::kSame, "f", k1, [](A a) { return a.stage().emit(Op::silu, {a[0]}); }},
     {"hardtanh", Rule::kSame, "f", k1, [](A a) { return minimum(maximum(a[0], a[1]), a[2]); }},
     {"leaky_relu", Rule::kSame, "f", k1, [](A a) { return where(a[0] > 0, a[0], a[0] * a[1]); }},
@@ -312,7 +340,8 @@ const std::vector<PointwiseOp>& table() {
      [](A a) {
        const Value x = a[0];
        return where(x > a[1], x - a[1], where(x < -a[1], x + a[1], x * 0));
-     }},
+     },
+     [](const Call& call, char) { return call[1].toScalar().toDouble() >= 0; }},
     {"hardshrink", Rule::kSame, "f", k1,
      [](A a) { return where((a[0] >= -a[1]) & (a[0] <= a[1]), 0, a[0]); }},
     {"_prelu_kernel", Rule::kSame, "f", k2,
@@ -324,7 +353,7 @@ const std::vector<PointwiseOp>& table() {
     {"tanh_backward", Rule::kPromote, "f", k2, [](A a) { return a[0] * (1 - a[1] * a[1]); }},
     {"threshold_backward", Rule::kPromote, "fi", k2,
      [](A a) { return where(a[1] <= a[2], 0, a[0]); }},
-    {"gelu_backward", Rule::kPromote, "f", k2, gelu_backward},
+    {"gelu_backward", Rule::kPromote, "f", k2, gelu_backward, has_gelu<2>},
     {"silu_backward", Rule::kPromote, "f", k2,
      [](A a) {
        const Value s = sigmoid(a[1]);
@@ -333,8 +362,8 @@ const std::vector<PointwiseOp>& table() {
     {"hardtanh_backward", Rule::kPromote, "f", k2,
      [](A a) { return where((a[1] <= a[2]) | (a[1] >= a[3]), 0, a[0]); }},
     {"leaky_relu_backward", Rule::kPromote, "f", k2,
-     [](A a) { return where(a[1] > 0, a[0], a[0] * a[2]); }},
-    {"elu_backward", Rule::kPromote, "f", 0b100001, elu_backward},
+     [](A a) { return where(a[1] > 0, a[0], a[0] * a[2]); }, is_invertible<2, 3>},
+    {"elu_backward", Rule::kPromote, "f", 0b100001, elu_backward, is_invertible<1, 4>},
     {"softplus_backward", Rule::kPromote, "f", k2,
      [](A a) {
        const Value scaled = a[1] * a[2];

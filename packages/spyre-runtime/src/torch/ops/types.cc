@@ -37,6 +37,17 @@ int precision(ScalarType dtype) {
   }
 }
 
+/// An integer as the dtype holds it: -1 is 255 in uint8, for comparisons too.
+int64_t wrapped(int64_t value, ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Byte: return static_cast<uint8_t>(value);
+    case ScalarType::Char: return static_cast<int8_t>(value);
+    case ScalarType::Short: return static_cast<int16_t>(value);
+    case ScalarType::Int: return static_cast<int32_t>(value);
+    default: return value;
+  }
+}
+
 }  // namespace
 
 char type_class(ScalarType dtype) {
@@ -71,7 +82,7 @@ double computed_number(double value, ScalarType dtype) {
 
 Value constant(StageBuilder& stage, const c10::Scalar& value, ScalarType dtype, bool as_stored) {
   switch (type_class(dtype)) {
-    case 'i': return stage.constant_i(value.to<int64_t>());
+    case 'i': return stage.constant_i(wrapped(value.to<int64_t>(), dtype));
     case 'b': return stage.convert(stage.constant_f(value.to<bool>() ? 1 : 0), Type::B);
     default: {
       const double number = value.to<double>();

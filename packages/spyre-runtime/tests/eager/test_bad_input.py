@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the CPU refuses, the device refuses with the same exception, and goes on working."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+ONES = torch.ones(2, 3)
+COUNTS = torch.tensor([1, 2], dtype=torch.uint8)
+TRUTH = torch.tensor([True, False])
+
+CASES = {
+    "difference of truths": lambda d: TRUTH.to(d) - TRUTH.to(d),
+    "truth from number": lambda d: COUNTS.to(d) - TRUTH.to(d),
+    "number from truth": lambda d: 1 - TRUTH.to(d),
+    "true from float": lambda d: ONES.to(d) - True,
+    "rsub of true": lambda d: torch.rsub(ONES.to(d), True),
+    "truth in place": lambda d: ONES.to(d).sub_(TRUTH[0].to(d)),
+    "alpha true": lambda d: torch.add(ONES.to(d), ONES.to(d), alpha=True),
+    "alpha fraction": lambda d: torch.add(COUNTS.to(d), COUNTS.to(d), alpha=0.5),
+    "alpha overflow": lambda d: torch.sub(COUNTS.to(d), COUNTS.to(d), alpha=300),
+    "rounding mode": lambda d: torch.div(ONES.to(d), 2, rounding_mode="up"),
+    "gelu": lambda d: F.gelu(ONES.to(d), approximate="some"),
+    "softshrink": lambda d: F.softshrink(ONES.to(d), -0.5),
+    "lerp of dtypes": lambda d: torch.lerp(ONES.to(d), torch.tensor(1), 0.5),
+    "heaviside of dtypes": lambda d: torch.heaviside(ONES.to(d), torch.tensor(1)),
+    "where into another dtype": lambda d: torch.where(
+        TRUTH.to(d), COUNTS.to(d), COUNTS.to(d), out=torch.empty(2, device=d)
+    ),
+    "isposinf into numbers": lambda d: torch.isposinf(ONES.to(d), out=torch.empty(2, 3, device=d)),
+    "neg into another dtype": lambda d: torch.neg(
+        ONES.half().to(d), out=torch.empty(2, 3, device=d)
+    ),
+    "nan_to_num into another dtype": lambda d: torch.nan_to_num(
+        ONES.half().to(d), out=torch.empty(2, 3, device=d)
+    ),
+    "index_copy at int32": lambda d: ONES.to(d).index_copy(
+        0, torch.tensor([1], dtype=torch.int32, device=d), ONES[:1].to(d)
+    ),
+    "channels last of rank 3": lambda d: ONES[None].to(d).clone(memory_format=torch.channels_last),
+    "channels last of rank 5": lambda d: torch.empty(
+        1, 1, 1, 2, 3, device=d, memory_format=torch.channels_last
+    ),
+    "elu in place": lambda d: F.elu_(ONES.to(d).requires_grad_().clone(), -1.0).sum().backward(),
+    "leaky_relu in place": lambda d: (
+        F.leaky_relu_(ONES.to(d).requires_grad_().clone(), -1.0).sum().backward()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refused_like_on_the_cpu(name: str) -> None:
+    with pytest.raises(Exception) as expected:
+        CASES[name]("cpu")
+    with pytest.raises(type(expected.value)) as found:
+        CASES[name]("spyre")
+    words = str(expected.value).split(",")[0]
+    assert str(found.value).startswith(words[:30])
+    assert (torch.ones(2, device="spyre") + 1).tolist() == [2, 2]
