@@ -70,6 +70,10 @@ UNARY = {
     "round_sen169": round_sen169,
     "round_bfloat16": lambda x: torch.from_numpy(np.array(x)).bfloat16().float().numpy(),
     "round_float16": lambda x: x.astype(np.float16).astype(np.float32),
+    "inf_from_sen169": lambda x: np.where(
+        np.abs(round_sen169(x)) == 2.0**32, np.copysign(np.float32(np.inf), x), x
+    ),
+    "inf_to_sen169": lambda x: np.where(np.isinf(x), np.copysign(np.float32(2.0**32), x), x),
 }
 for _name in [
     "exp",

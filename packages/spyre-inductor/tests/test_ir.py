@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import sympy
@@ -19,6 +20,7 @@ from spyre_inductor.ir.indexing import LoopSpace, NotAffineError
 from spyre_inductor.ir.kernel import Builder, Kernel, Loop, Store, make_access
 from spyre_inductor.ir.program import Buffer, Program
 from spyre_inductor.passes.fuse import fuse
+from spyre_inductor.passes.order_kernels import order_kernels
 from spyre_inductor.pipeline import run_passes
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
@@ -227,6 +229,107 @@ def test_divisions_are_whole_sticks(cores):
         if loop.parts:
             assert loop.extent == 3 or loop.extent // 32 >= loop.parts
     assert parts <= cores
+
+
+def test_softmax_takes_one_reciprocal_a_row():
+    """And what is done about rows without a finite value, once a row."""
+    b = Builder()
+    row, col = Loop(5), Loop(9, True)
+    walk = {row.id: 9, col.id: 1}
+    x = b.make("load", (None, None), "F", F32, make_access("x", walk, 0))
+    zero = b.make("const_f", (), "F", F32, 0.0)
+    bottom = b.make("const_f", (), "F", F32, -math.inf)
+    finite = b.make("not_b", (b.make("eq", (x, bottom), "B", torch.bool),), "B", torch.bool)
+    some = b.make("reduce_any", (finite,), "B", torch.bool)
+    top = b.make("reduce_max", (x,), "F", F32)
+    weight = b.make("exp", (b.make("sub", (x, top), "F", F32),), "F", F32)
+    share = b.make("div", (weight, b.make("reduce_sum", (weight,), "F", F32)), "F", F32)
+    y = b.make("where", (b.make("not_b", (some,), "B", torch.bool), zero, share), "F", F32)
+    kernel = Kernel([row, col], [Store(make_access("y", walk, 0), y)], b, "k0")
+    program = program_of([kernel], {"x": (5, 9), "y": (5, 9)})
+    run_passes(program, CompilerConfig(), lambda name: name)
+    ops = [v.op for v in program.kernels[0].values()]
+    assert "div" not in ops
+    assert "reduce_any" not in ops
+    phases = [phase.reduce for phase in plan_phases(program.kernels[0])]
+    assert phases == [True, False, True, False, True]
+    x_value, out = torch.randn(5, 9), torch.empty(5, 9)
+    x_value[1] = -math.inf
+    x_value[2, 3] = -math.inf
+    x_value[3, 4] = math.nan
+    execute(program, {"x": x_value, "y": out})
+    want = x_value.softmax(1)
+    want[1] = 0
+    torch.testing.assert_close(out, want, equal_nan=True)
+
+
+def test_casts_that_keep_infinities_are_one_instruction():
+    b = Builder()
+    loop = Loop(8)
+    x = b.make("load", (None, None), "F", F32, make_access("x", {loop.id: 1}, 0))
+
+    def cast(test, tested, operand, infinity):
+        sign = b.make("copysign", (b.make("const_f", (), "F", F32, infinity), operand), "F", F32)
+        return b.make("where", (b.make(test, (tested,), "B", torch.bool), sign, operand), "F", F32)
+
+    wide = cast("isinf_sen169", b.make("round_sen169", (x,), "F", F32), x, math.inf)
+    kernel = Kernel(
+        [loop],
+        [Store(make_access("y", {loop.id: 1}, 0), cast("isinf", wide, wide, 2.0**32))],
+        b,
+        "k0",
+    )
+    program = program_of([kernel], {"x": (8,), "y": (8,)})
+    run_passes(program, CompilerConfig(), lambda name: name)
+    ops = [v.op for v in program.kernels[0].values()]
+    assert ops == ["load", "inf_from_sen169", "inf_to_sen169"]
+    x_value = torch.tensor([0.0, 1.0, -(2.0**32), 2.0**32, math.inf, -math.inf, math.nan, 5.0])
+    out = torch.empty(8)
+    execute(program, {"x": x_value, "y": out})
+    want = torch.tensor([0.0, 1.0, -(2.0**32), 2.0**32, 2.0**32, -(2.0**32), math.nan, 5.0])
+    assert torch.equal(out.nan_to_num(), want.nan_to_num())
+
+
+def test_kernels_between_a_producer_and_its_consumer_go_first():
+    b = Builder()
+    # reversals keep the kernels apart
+    kernels = [
+        pointwise(b, "k0", "exp", "x", "y", [6], [1]),
+        pointwise(b, "other", "neg", "u", "v", [7], [1]),
+        pointwise(b, "k1", "neg", "y", "z", [6], [1]),
+        pointwise(b, "late", "neg", "z", "w", [6], [1]),
+    ]
+    program = program_of(list(kernels), dict.fromkeys("xyzw", (6,)) | {"u": (7,), "v": (7,)})
+    order_kernels(program, lambda name: name)
+    assert [kernel.name for kernel in program.kernels] == ["other", "k0", "k1", "late"]
+    # one that the producer feeds, or that overwrites what it reads, stays
+    for source, target in (("y", "v"), ("u", "x")):
+        kernels[1] = pointwise(b, "other", "neg", source, target, [6], [1])
+        program = program_of(list(kernels), dict.fromkeys("xyzwuv", (6,)))
+        order_kernels(program, lambda name: name)
+        assert [kernel.name for kernel in program.kernels] == ["k0", "other", "k1", "late"]
+
+
+def test_temporaries_have_whole_sticks_for_rows():
+    """Heads of 12 x 16 channels that lie side by side are rows of 192; 12 x 5 are not joined."""
+    b = Builder()
+    for width, size, stride in ((16, [7, 192], [192, 1]), (5, [12, 7, 5], [5, 60, 1])):
+        row = 12 * width
+        kernels = []
+        for source, target in (("x", "y"), ("y", "z")):
+            head, line, channel = Loop(12), Loop(7), Loop(width)
+            to = {head.id: width, line.id: row, channel.id: 1}
+            back = {head.id: width, line.id: -row, channel.id: 1}
+            value = b.make("load", (None, None), "F", F32, make_access(source, back, 6 * row))
+            store = Store(make_access(target, to, 0), value)
+            kernels.append(Kernel([head, line, channel], [store], b, f"to_{target}"))
+        program = Program("test", kernels)
+        for name in "xyz":
+            program.buffers[name] = Buffer(
+                name, F32, [12, 7, width], [width, row, 1], removable=name == "y"
+            )
+        run_passes(program, CompilerConfig(), lambda name: name)
+        assert (program.buffers["y"].size, program.buffers["y"].stride) == (size, stride)
 
 
 def test_conditions_that_always_hold_vanish():

@@ -25,20 +25,17 @@ class HostArray {
   /// it itself: bfloat16 in an array of 16-bit integers. Throws TypeError and ValueError.
   static HostArray borrow(py::handle object, std::optional<HostDtype> dtype, bool writable,
                           const char* what) {
-    // What Python can lend and this cannot: lists of numbers, arrays of dtypes without a buffer.
-    const auto [lent, own] = py::module_::import("spyre_layout._arrays")
-                                 .attr("lend")(object, writable, what)
-                                 .cast<std::pair<py::object, std::optional<std::string>>>();
     HostArray array;
-    if (PyObject_CheckBuffer(lent.ptr())) {
-      array.from_buffer(lent, writable, what);
-    } else if (py::hasattr(lent, "__dlpack__")) {
-      array.from_dlpack(lent, writable, what);
+    std::optional<std::string> own;
+    if (array.get_buffer(object)) {
+      array.read_buffer(writable, what);
     } else {
-      throw py::type_error(
-          std::string(what) + " is a " + type_name(lent) +
-          "; expected an object with the buffer protocol (a NumPy array, a memoryview) or "
-          "with __dlpack__ (a CPU tensor)");
+      // Lists of numbers, arrays of dtypes without a buffer: what Python can make one of.
+      const auto lent = py::module_::import("spyre_layout._arrays")
+                            .attr("lend")(object, writable, what)
+                            .cast<std::pair<py::object, std::optional<std::string>>>();
+      own = lent.second;
+      array.from_lent(lent.first, writable, what);
     }
     if (own) array.dtype_ = host_dtype_by_name(*own);
     if (dtype) array.read_as(*dtype, what);
@@ -144,11 +141,28 @@ class HostArray {
  private:
   HostArray() = default;
 
-  void from_buffer(py::handle object, bool writable, const char* what) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
-      throw py::error_already_set();
+  /// False, without an error set, if the object gives no buffer.
+  bool get_buffer(py::handle object) {
+    has_view_ = PyObject_CheckBuffer(object.ptr()) &&
+                PyObject_GetBuffer(object.ptr(), &view_, PyBUF_STRIDES | PyBUF_FORMAT) == 0;
+    if (!has_view_) PyErr_Clear();
+    return has_view_;
+  }
+
+  void from_lent(py::handle lent, bool writable, const char* what) {
+    if (get_buffer(lent)) {
+      read_buffer(writable, what);
+    } else if (py::hasattr(lent, "__dlpack__")) {
+      from_dlpack(lent, writable, what);
+    } else {
+      throw py::type_error(
+          std::string(what) + " is a " + type_name(lent) +
+          "; expected an object with the buffer protocol (a NumPy array, a memoryview) or "
+          "with __dlpack__ (a CPU tensor)");
     }
-    has_view_ = true;
+  }
+
+  void read_buffer(bool writable, const char* what) {
     if (writable && view_.readonly) throw read_only(what);
     dtype_ = dtype_of_format(view_.format, view_.itemsize, what);
     data_ = view_.buf;

@@ -213,6 +213,15 @@ def test_bad_files(tmp_path, model):
             checkpoint.footprint(broken)
 
 
+def skip_unless_known(path, code):
+    safetensors = pytest.importorskip("safetensors")
+    try:
+        with safetensors.safe_open(path, framework="numpy"):
+            pass
+    except safetensors.SafetensorError:
+        pytest.skip(f"safetensors {safetensors.__version__} does not know {code} yet")
+
+
 def write_raw(path, header, data=b""):
     text = header.encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
@@ -225,6 +234,7 @@ def write_raw(path, header, data=b""):
 def test_8_bit_floats_of_a_checkpoint(tmp_path, code, device):
     path = tmp_path / "model"
     write_raw(path, f'{{"a":{{"dtype":"{code}","shape":[3],"data_offsets":[0,3]}}}}', b"123")
+    skip_unless_known(path, code)
     assert list(checkpoint.footprint(path).by_format()) == [device]
     checkpoint.pack_file(path, path)  # in place
     ((_, data),) = checkpoint.load_file(path).values()
@@ -238,6 +248,7 @@ def test_dtypes_without_a_device_format_are_told(tmp_path, code):
     write_raw(path, f'{{"a":{{"dtype":"{code}","shape":[2,2],"data_offsets":[0,4]}}}}', b"1234")
     if code == "F4":
         write_raw(path, f'{{"a":{{"dtype":"{code}","shape":[2,4],"data_offsets":[0,4]}}}}', b"1234")
+    skip_unless_known(path, code)
     (entry,) = checkpoint.footprint(path).entries
     assert entry.layout is None
     assert entry.host_nbytes == 4

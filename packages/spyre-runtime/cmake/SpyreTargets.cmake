@@ -32,7 +32,9 @@ function(spyre_add_capability_kernels target)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     list(APPEND capabilities ${SPYRE_CAPABILITIES})
     set(flags_AVX2 -mavx2 -mfma -mf16c)
-    set(flags_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c)
+    # gcc's own choice for these loops are vectors of 256 bits.
+    set(flags_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c
+                     -mprefer-vector-width=512)
   endif()
   foreach(capability IN LISTS capabilities)
     set(objects ${target}_${capability})

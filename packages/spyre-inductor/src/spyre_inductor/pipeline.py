@@ -12,6 +12,7 @@ from spyre_inductor.passes.coalesce_loops import coalesce_loops
 from spyre_inductor.passes.divide_work import divide_work
 from spyre_inductor.passes.fuse import fuse
 from spyre_inductor.passes.insert_restickify import insert_restickify
+from spyre_inductor.passes.order_kernels import order_kernels
 from spyre_inductor.passes.place_buffers import place_buffers
 from spyre_inductor.passes.plan_lx import plan_lx
 from spyre_inductor.passes.propagate_layouts import propagate_layouts
@@ -33,6 +34,7 @@ def run_passes(program: Program, config: CompilerConfig, root_of: Callable[[str]
     passes: list[tuple[str, Callable[[Program], None]]] = [
         ("fuse", fuse_kernels),
         ("simplify", simplify_values),
+        ("order_kernels", lambda p: order_kernels(p, root_of)),
         ("place_buffers", place_buffers),
         ("propagate_layouts", propagate_layouts),
         ("insert_restickify", insert_restickify),

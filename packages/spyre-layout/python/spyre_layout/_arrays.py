@@ -89,7 +89,7 @@ def lend(values: Any, writable: bool, what: str) -> tuple[Any, str | None]:
 def numbers_as_array(values: Sequence[Any], what: str) -> Any:
     """Return an array of the values: of 64-bit integers if they all are, of doubles if not."""
     try:
-        return array.array("q", [index(value) for value in values])
+        return array.array("q", [_index(value) for value in values])
     except TypeError:
         pass  # not integers all
     except OverflowError:
@@ -106,6 +106,11 @@ def numbers_as_array(values: Sequence[Any], what: str) -> Any:
             f"{what} is a {type(values).__name__} that holds {strange!r}, "
             f"a {type(strange).__name__}; expected numbers, or an array"
         ) from None
+
+
+def _index(value: Any) -> int:
+    # NumPy's truth values are no integers to NumPy.
+    return int(value) if getattr(getattr(value, "dtype", None), "kind", "") == "b" else index(value)
 
 
 def _is_real(value: Any) -> bool:

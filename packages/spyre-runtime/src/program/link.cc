@@ -28,6 +28,8 @@ struct BufferLayout {
   int64_t storage_offset = 0;
 };
 
+constexpr size_t kNeighbours = 1;
+
 bool is_linear(const layout::Layout& layout) {
   return std::all_of(layout.digits().begin(), layout.digits().end(),
                      [](const layout::Digit& d) { return d.divisor == d.device_stride; }) &&
@@ -356,6 +358,8 @@ class Linker {
   }
 
   /// First and last stage that names each buffer; temporaries whose lives do not meet share memory.
+  /// Lives reach a few stages farther than they must, so that a device may work through
+  /// neighbouring stages together, piece by piece.
   void place_scratch() {
     struct Life {
       size_t buffer, first, last;
@@ -371,7 +375,10 @@ class Linker {
           life.last = s;
         }
       }
-      if (life.first != SIZE_MAX) lives.push_back(life);
+      if (life.first == SIZE_MAX) continue;
+      life.first -= std::min(life.first, kNeighbours);
+      life.last += kNeighbours;
+      lives.push_back(life);
     }
     std::stable_sort(lives.begin(), lives.end(), [&](const Life& a, const Life& b) {
       return out_.buffers[a.buffer].bytes > out_.buffers[b.buffer].bytes;

@@ -21,7 +21,8 @@ class ThreadPool {
   int threads() const { return threads_; }
 
   /// Runs task(0) ... task(count - 1), each once, in any order and on any thread, and returns when
-  /// all are done. The first exception that a task throws is rethrown here; later tasks may then be
+  /// all are done. As far as threads are free, jobs are cut alike: each thread takes the same
+  /// share. The first exception that a task throws is rethrown here; later tasks may then be
   /// skipped.
   void run(int64_t count, const std::function<void(int64_t)>& task);
 

@@ -57,14 +57,12 @@ int emit_conversion(std::ostream& out, HostDtype from, HostDtype to, bool keep_i
   if (source == Kind::kFloat && target == Kind::kFloat) {
     if (keep_infinity_code) return 0;
     if (from == HostDtype::kFloat32 && is_sen169_float(to)) {
-      out << "    %1 = isinf %0\n    %2 = const_f 0x1p+32\n    %3 = copysign %2 %0\n"
-             "    %4 = where %1 %3 %0\n";
-      return 4;
+      out << "    %1 = inf_to_sen169 %0\n";
+      return 1;
     }
     if (is_sen169_float(from) && to == HostDtype::kFloat32) {
-      out << "    %1 = isinf_sen169 %0\n    %2 = const_f inf\n    %3 = copysign %2 %0\n"
-             "    %4 = where %1 %3 %0\n";
-      return 4;
+      out << "    %1 = inf_from_sen169 %0\n";
+      return 1;
     }
     return 0;
   }

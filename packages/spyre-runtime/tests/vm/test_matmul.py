@@ -82,6 +82,54 @@ def test_blocks_of_different_scale_add_up() -> None:
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=3e-7 * want.abs().max().item())
 
 
+@pytest.mark.parametrize("left_span", [0, 35, 62])
+@pytest.mark.parametrize("right_span", [0, 35, 62])
+def test_values_of_any_span(left_span: int, right_span: int) -> None:
+    # One block of halves takes 30 binades, two take 60; beyond that bfloat16 pairs do.
+    generator = torch.Generator().manual_seed(0)
+
+    def values(rows: int, cols: int, span: int) -> torch.Tensor:
+        exponents = torch.randint(
+            -(span // 2), span - span // 2 + 1, (rows, cols), generator=generator
+        )
+        signs = torch.randint(0, 2, (rows, cols), generator=generator) * 2 - 1
+        fractions = torch.randint(512, 1024, (rows, cols), generator=generator) / 512
+        return fractions * signs * 2.0**exponents
+
+    a, b = values(140, 600, left_span), values(600, 90, right_span)
+    got = product(a, b, torch.empty(140, 90, device="spyre"))
+    terms = a.double().abs() @ b.double().abs()
+    error = (got.double() - a.double() @ b.double()).abs() / terms
+    assert error.max() < (2**-16 if max(left_span, right_span) == 62 else 5e-7)
+
+
+@pytest.mark.parametrize("shape", [(300, 1500, 1100), (150, 520, 2100), (1000, 20, 70)])
+def test_products_of_many_tiles(shape: tuple[int, int, int]) -> None:
+    # Columns in several strips, a depth of several blocks, more rows than a tile.
+    m, n, k = shape
+    a, b = sen169(matrix(m, k, 1, False)), sen169(matrix(n, k, 2, False)).t()
+    got = product(a, b, torch.empty(m, n, device="spyre"))
+    torch.testing.assert_close(got.double(), a.double() @ b.double(), rtol=1e-5, atol=3e-5 * k**0.5)
+
+
+@pytest.mark.parametrize("length", [4, 8, 12, 32, 64, 100])
+def test_depth_in_runs(length: int) -> None:
+    # The depth of an operand lies in pieces, as that of joined heads does.
+    heads, m, n = 6, 130, 70
+    a = sen169(matrix(heads * m, length, 1, False)).view(heads, m, length)
+    b = sen169(matrix(n, heads * length, 2, False))
+    out = torch.empty(m, n, device="spyre")
+    tensors = [a.to("spyre"), b.to("spyre"), out]
+    accesses = [
+        (0, [length, 0, m * length, 1], 0),
+        (1, [0, heads * length, length, 1], 0),
+        (2, [n, 1, 0, 0], 0),
+    ]
+    run(stage(tensors, [m, n, heads, length], accesses, DOT, reduce=2), tensors)
+    want = a.transpose(0, 1).reshape(m, -1).double() @ b.double().t()
+    torch.testing.assert_close(out.cpu().double(), want, rtol=1e-5, atol=1e-3)
+
+
 def test_nan_goes_where_it_should() -> None:
     a, b = matrix(40, 80, 1, False), matrix(80, 70, 2, False)
     a[3, 5] = torch.nan

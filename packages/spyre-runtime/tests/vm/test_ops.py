@@ -153,6 +153,8 @@ ELSEWHERE = {
     "bits_f2i",
     "bits_i2f",
     "isinf_sen169",
+    "inf_from_sen169",
+    "inf_to_sen169",
     "round_sen169",
     "round_fp8_e4m3fn",
     "round_fp8_e5m2fnuz",
@@ -245,6 +247,29 @@ def test_float_unary(name: str) -> None:
         keep = x.abs() < 1e30
         got, want = got[keep], want[keep]
     torch.testing.assert_close(got, want, rtol=2e-5, atol=1e-6, equal_nan=True)
+
+
+def test_infinity_of_the_half_format() -> None:
+    # 2^32 and what rounds to it; the next values on both sides; infinities of float32; the rest.
+    top = 2.0**32
+    inside = [top, top * (1 - 2**-11), top * (1 + 2**-10 - 2**-23)]
+    outside = [top * (1 - 2**-11 - 2**-24), top * (1 + 2**-10), 0.0, 1.0, 2.0**33]
+    x = torch.tensor([*inside, *outside, math.inf, math.nan] * 4)
+    x = torch.cat([x, -x])
+    rounded = pointwise("round_sen169", device(x), torch.empty_like(x, device="spyre"))
+    widened = pointwise("inf_from_sen169", device(x), torch.empty_like(x, device="spyre"))
+    want = torch.where(rounded.abs() == top, torch.copysign(torch.tensor(math.inf), x), x)
+    assert (widened[: len(inside)] == math.inf).all()
+    torch.testing.assert_close(widened, want, rtol=0, atol=0, equal_nan=True)
+    narrowed = pointwise("inf_to_sen169", device(x), torch.empty_like(x, device="spyre"))
+    want = torch.where(x.isinf(), torch.copysign(torch.tensor(top), x), x)
+    torch.testing.assert_close(narrowed, want, rtol=0, atol=0, equal_nan=True)
+
+
+def test_exp_keeps_its_accuracy_over_the_range() -> None:
+    x = torch.linspace(-86, 88, 20001)
+    got = pointwise("exp", device(x), torch.empty_like(x, device="spyre"))
+    torch.testing.assert_close(got.double(), x.double().exp(), rtol=2e-6, atol=0)
 
 
 @pytest.mark.parametrize("name", FLOAT_BINARY)

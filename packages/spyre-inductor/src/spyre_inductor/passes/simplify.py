@@ -2,21 +2,27 @@
 """Peepholes: groups of values that the device has one instruction for.
 
 Before: activations as Inductor decomposes them, masks with parts that always hold. After:
-`gelu`, `gelu_tanh` and `silu` where the decomposition is theirs; multiplications by one and
-conditions known for the whole iteration space (`iota >= 0`) gone. A group of instructions costs a
-pass over the block each, the fused one a single pass.
+`gelu`, `gelu_tanh` and `silu` where the decomposition is theirs, `inf_from_sen169` and
+`inf_to_sen169` where a cast keeps infinities; softmax with one reciprocal a row, and with what is
+done about rows without a finite value done once a row; multiplications by one and conditions known
+for the whole iteration space (`iota >= 0`) gone. A group of instructions costs a pass over the
+block each, the fused one a single pass.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
 
 from spyre_inductor.ir.expr import Expr
 from spyre_inductor.ir.kernel import Kernel, Value
+from spyre_inductor.ops.table import SEN169_INFINITY
 
 _F = torch.float32
+_Make: TypeAlias = Callable[..., Value]
 
 
 def simplify(kernel: Kernel) -> Kernel:
@@ -41,6 +47,10 @@ def simplify(kernel: Kernel) -> Kernel:
                 continue
             op, operand = found
             return operand if op is None else make(op, (operand,), "F", _F)
+        for rebuild in _REBUILDS.get(value.op, ()):
+            other = rebuild(remade, make)
+            if other is not None:
+                return other
         return remade
 
     return kernel.rewritten(rewrite)
@@ -168,4 +178,102 @@ def _times_one(value: Value) -> tuple[None, Value] | None:
     return (None, scaled[0]) if scaled is not None and scaled[1] == 1.0 else None
 
 
-_RULES = {"mul": (_times_one, _gelu, _silu)}
+def _infinity(value: Value) -> tuple[str, Value] | None:
+    """Where(x is infinite, infinity of the other format, x)."""
+    test, infinity, x = value.args
+    if test is None or infinity is None or x is None or infinity.op != "copysign":
+        return None
+    size, sign = infinity.args
+    tested = test.args[0] if test.op in ("isinf", "isinf_sen169") else None
+    if tested is not None and tested.op == "round_sen169" and tested is not x:
+        tested = tested.args[0]
+    if tested is not x or sign is not x:
+        return None
+    wanted = (test.op, _constant(size))
+    if wanted == ("isinf_sen169", math.inf):
+        return "inf_from_sen169", x
+    return ("inf_to_sen169", x) if wanted == ("isinf", SEN169_INFINITY) else None
+
+
+def _inverse(value: Value, make: _Make) -> Value | None:
+    """Not(a == b), not(a != b): also of a NaN, which equals nothing."""
+    test = value.args[0]
+    opposite = {"eq": "ne", "ne": "eq"}.get(test.op) if test is not None else None
+    if test is None or opposite is None:
+        return None
+    return make(opposite, test.args, "B", torch.bool)
+
+
+def _any_above(value: Value, make: _Make) -> Value | None:
+    """Any(x != -infinity): the largest is another number; a NaN is the largest of all."""
+    test = value.args[0]
+    if test is None or test.op != "ne" or test.args[0] is None:
+        return None
+    x, bound = test.args
+    if _constant(bound) != -math.inf:
+        return None
+    return make("ne", (make("reduce_max", (x,), "F", x.dtype), bound), "B", torch.bool)
+
+
+def _weights(value: Value | None) -> tuple[Value, Value] | None:
+    """Value == exp(x - max(x)) / sum(exp(x - max(x))): gives x and the sum."""
+    if value is None or value.op != "div":
+        return None
+    weight, total = value.args
+    if weight is None or total is None or weight.op != "exp" or total.op != "reduce_sum":
+        return None
+    centred = weight.args[0]
+    if total.args[0] is not weight or centred is None or centred.op != "sub":
+        return None
+    x, top = centred.args
+    is_softmax = top is not None and top.op == "reduce_max" and top.args[0] is x
+    return (x, total) if is_softmax and x is not None else None
+
+
+def _softmax(value: Value, make: _Make) -> Value | None:
+    """The weights by one reciprocal a row."""
+    if _weights(value) is None:
+        return None
+    weight, total = value.args
+    return make("mul", (weight, make("reciprocal", (total,), "F", _F)), "F", value.dtype)
+
+
+def _safe_softmax(value: Value, make: _Make) -> Value | None:
+    """Where(max(x) == -infinity, 0, weights).
+
+    Such a row gets 0 for its maximum, weights and a sum of 0 with that, and 0 in place of the
+    reciprocal.
+    """
+    masked, zero, product = value.args
+    if masked is None or product is None or _constant(zero) != 0.0 or product.op != "mul":
+        return None
+    weight, inverse = product.args
+    if weight is None or inverse is None or inverse.op != "reciprocal":
+        return None
+    found = _weights(make("div", (weight, inverse.args[0]), "F", product.dtype))
+    if found is None or not _is_masked(masked, found[0]):
+        return None
+    x, total = found
+    top = make("where", (masked, zero, weight.args[0].args[1]), "F", _F)
+    weight = make("exp", (make("sub", (x, top), "F", _F),), "F", weight.dtype)
+    total = make("reduce_sum", (weight,), "F", total.dtype)
+    inverse = make("where", (masked, zero, make("reciprocal", (total,), "F", _F)), "F", _F)
+    return make("mul", (weight, inverse), "F", value.dtype)
+
+
+def _is_masked(test: Value, x: Value) -> bool:
+    """Test == (max(x) == -infinity)."""
+    if test.op != "eq":
+        return False
+    top, bound = test.args
+    is_top = top is not None and top.op == "reduce_max" and top.args[0] is x
+    return is_top and _constant(bound) == -math.inf
+
+
+_RULES = {"mul": (_times_one, _gelu, _silu), "where": (_infinity,)}
+_REBUILDS = {
+    "not_b": (_inverse,),
+    "reduce_any": (_any_above,),
+    "div": (_softmax,),
+    "where": (_safe_softmax,),
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -48,9 +49,8 @@ inline float sen169_to_float(uint16_t code) {
 inline uint16_t float_to_sen169(float value) {
   const uint32_t bits = float_bits(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
-  const uint32_t magnitude = bits & 0x7FFFFFFF;
-  if (magnitude < 0x30002000u) return sign;
-  if (magnitude >= 0x4FFFA000u) return sign | kSen169Nan;
+  // Clamped to the largest that rounds to zero and the least that overflows, which needs no branch.
+  const uint32_t magnitude = std::min(std::max(bits & 0x7FFFFFFF, 0x30001FFFu), 0x4FFFA000u);
   return static_cast<uint16_t>(sign | ((magnitude + 0x2000u - 0x30000000u) >> 14));
 }
 

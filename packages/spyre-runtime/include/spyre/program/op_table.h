@@ -20,7 +20,8 @@ enum class Type : uint8_t { N, F, I, B };
   X(reciprocal) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) \
   X(acosh) X(atanh) X(erf) X(erfc) X(erfinv) X(lgamma) X(digamma) X(sigmoid) X(relu) X(silu) \
   X(gelu) X(gelu_tanh) X(floor) X(ceil) X(trunc) X(round) X(frac) X(i0) X(i0e) X(i1) X(i1e) \
-  X(round_sen169) X(round_bfloat16) X(round_float16) X(round_fp8_e4m3fn) X(round_fp8_e5m2fnuz)
+  X(round_sen169) X(round_bfloat16) X(round_float16) X(round_fp8_e4m3fn) X(round_fp8_e5m2fnuz) \
+  X(inf_from_sen169) X(inf_to_sen169)
 
 #define SPYRE_FLOAT_BINARY(X) \
   X(add) X(sub) X(mul) X(div) X(fmod) X(remainder) X(pow) X(atan2) X(hypot) X(maximum) X(minimum) \

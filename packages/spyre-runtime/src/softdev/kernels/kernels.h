@@ -46,6 +46,9 @@ using ReduceFn = void (*)(void* acc, void* aux, const void* lanes, int64_t rows,
 
 inline constexpr int64_t kMaxGemvRows = 8;
 
+/// In place of the scale of a packed block: it holds codes.
+inline constexpr int8_t kCodes = INT8_MIN;
+
 /// A storage format together with the register type it is loaded into.
 enum class Codec : uint8_t {
   kSen169,
@@ -67,15 +70,17 @@ inline constexpr size_t kOps = static_cast<size_t>(Op::count_);
 
 /// One operand of a matrix product: a set of vectors along the depth (the rows of the left operand,
 /// the columns of the right one). Element k of vector i is at offset outer[i] + inner[k] from
-/// `base`, in elements; with digits, that is a host offset for layout::map_offset.
+/// `base`, in elements; with digits, that is a host offset for layout::map_offset. Offsets come in
+/// runs: inner[k + 1] == inner[k] + 1 unless k + 1 is a multiple of inner_run, and so for outer.
 struct MatrixView {
   const void* base;
   Codec codec;
   const int64_t* outer;
   const int64_t* inner;
-  int64_t start;          ///< added to every offset
-  bool outer_contiguous;  ///< outer[i] == outer[0] + i
-  bool inner_contiguous;  ///< inner[k] == inner[0] + k
+  int64_t start;  ///< added to every offset
+  int64_t outer_run, inner_run;
+  bool outer_contiguous;  ///< one run
+  bool inner_contiguous;
   const layout::Digit* digits;
   size_t digit_count;
 };
@@ -93,21 +98,29 @@ struct KernelTable {
   std::array<ReduceFn, kOps> reduce_rows{};  ///< lanes of a row into the row's accumulator
   std::array<ReduceFn, kOps> reduce_cols{};  ///< lanes of a column into the column's accumulator
 
-  // Matrix products. Panels hold SEN169 codes; values of other formats are rounded to it.
+  // Matrix products. Packed blocks hold SEN169 codes, to which values of other formats are rounded,
+  // or IEEE half numbers of the values times 2^scale, exactly.
 
-  /// Vectors [first, first + count), row after row with `pitch` codes each, zeros beyond `depth`.
-  void (*pack_left)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count,
-                    int64_t depth, int64_t pitch) = nullptr;
+  /// Vectors [first, first + count), row after row with `pitch` elements each, zeros beyond
+  /// `depth`. Makes halves, with the scale that is guessed or another one if need be, and codes if
+  /// `halves` is null or no scale makes every value zero or a normal half number. Returns the
+  /// scale, or kCodes.
+  int8_t (*pack_left)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count,
+                      int64_t depth, int64_t pitch, const int8_t* halves) = nullptr;
   /// The same as columns of a panel of `width` columns and `pitch` rows, zeros beyond count and
   /// depth. If `pairs`, rows 2j and 2j + 1 are interleaved, as bfloat16 and half dot products take
   /// them.
-  void (*pack_right)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count,
-                     int64_t depth, int64_t pitch, int64_t width, bool pairs) = nullptr;
-  /// Turns codes in place into IEEE half numbers of the values times 2^scale, for a scale that it
-  /// chooses. Exact; false, and nothing done, if some value is neither zero nor a normal half
-  /// number then.
-  bool (*codes_to_half)(uint16_t* codes, int64_t n, int* scale) = nullptr;
+  int8_t (*pack_right)(uint16_t* out, const MatrixView& view, int64_t first, int64_t count,
+                       int64_t depth, int64_t pitch, int64_t width, bool pairs,
+                       const int8_t* halves) = nullptr;
   void (*half_to_codes)(uint16_t* to, const uint16_t* half, int64_t n, int scale) = nullptr;
+  /// Halves of large and of small values, zero where the other has it, whose sum is the block.
+  /// False if the values span more than that, or one is NaN.
+  bool (*codes_to_halves)(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n,
+                          int* high_scale, int* low_scale) = nullptr;
+  /// to = from * factor, `rows` x `cols` floats.
+  void (*scale_rows)(float* to, int64_t to_pitch, const float* from, int64_t from_pitch,
+                     int64_t rows, int64_t cols, float factor) = nullptr;
   /// Two bfloat16 values whose sum is the value of the code.
   void (*codes_to_bf16)(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n) = nullptr;
   void (*codes_to_f32)(float* to, const uint16_t* codes, int64_t n) = nullptr;

@@ -62,6 +62,105 @@ int64_t element(const MatrixView& view, int64_t i, int64_t k) {
                                 : layout::map_offset(view.digits, view.digit_count, offset);
 }
 
+// --- halves --------------------------------------------------------------------------------------
+
+// IEEE half has 5 exponent bits with bias 15: its normal numbers are SEN169 exponents 17 to 46.
+constexpr int kHalfLow = 0x2200, kHalfEnd = 0x5E00, kHalfShift = 0x2000, kBinade = 0x200;
+// Scales are multiples of this, so that blocks of one operand mostly share theirs.
+constexpr int kScaleStep = 5, kScaleMost = 15, kScaleLeast = -20;
+
+/// Turns codes into halves for one scale, and keeps the range of what it saw.
+class ToHalf {
+ public:
+  explicit ToHalf(int scale)
+      : scale_(scale), shift_(static_cast<uint16_t>(scale * kBinade - kHalfShift)) {}
+
+  void run(uint16_t* to, const uint16_t* codes, int64_t n) {
+    const uint16_t shift = shift_;
+    Lanes above = above_, below = below_, lanes;
+    auto take = [&] {
+      const Lanes magnitude = lanes & 0x7FFF, less = magnitude - 1;  // zero wraps to the top
+      above = magnitude > above ? magnitude : above;
+      below = less < below ? less : below;
+      const Lanes half = (magnitude + shift) << 1;
+      lanes = (lanes & 0x8000) | (magnitude == 0 ? Lanes{} : half);
+    };
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      std::memcpy(&lanes, codes + i, sizeof lanes);
+      take();
+      std::memcpy(to + i, &lanes, sizeof lanes);
+    }
+    if (i < n) {
+      const auto bytes = static_cast<size_t>(n - i) * sizeof *codes;
+      lanes = Lanes{};
+      std::memcpy(&lanes, codes + i, bytes);
+      take();
+      std::memcpy(to + i, &lanes, bytes);
+    }
+    above_ = above;
+    below_ = below;
+  }
+
+  /// Whether all values were zero or became normal numbers.
+  bool fits() const { return fits(scale_); }
+
+  /// A scale with which they would; kCodes if there is none.
+  int8_t other_scale() const {
+    for (int scale = kScaleMost; scale >= kScaleLeast; scale -= kScaleStep) {
+      if (fits(scale)) return static_cast<int8_t>(scale);
+    }
+    return kCodes;
+  }
+
+ private:
+  static constexpr int kLanes = 32;
+  using Lanes = uint16_t __attribute__((vector_size(2 * kLanes)));
+
+  bool fits(int scale) const {
+    int high = 0, low = 0xFFFF;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      high = std::max<int>(high, above_[lane]);
+      low = std::min<int>(low, below_[lane]);
+    }
+    return high != layout::kSen169Nan && high + scale * kBinade < kHalfEnd &&
+           low + 1 + scale * kBinade >= kHalfLow;
+  }
+
+  int scale_;
+  uint16_t shift_;
+  Lanes above_ = Lanes{}, below_ = ~Lanes{};
+};
+
+/// Leaves codes as they are.
+struct KeepCodes {
+  void run(uint16_t* to, const uint16_t* codes, int64_t n) {
+    if (to != codes) std::memcpy(to, codes, static_cast<size_t>(n) * sizeof *codes);
+  }
+};
+
+/// Packs with the guessed scale, again with another one if values do not fit that, and as codes if
+/// they fit none. Which of the two it is depends on the values alone; a scale changes no result.
+template <class Pack>
+int8_t pack_scaled(const int8_t* halves, Pack pack) {
+  KeepCodes keep;
+  if (halves != nullptr) {
+    ToHalf guessed(*halves);
+    pack(guessed);
+    if (guessed.fits()) return *halves;
+    const int8_t scale = guessed.other_scale();
+    if (scale != kCodes) {
+      ToHalf right(scale);
+      pack(right);
+      return scale;
+    }
+  }
+  pack(keep);
+  return kCodes;
+}
+
+// --- packing -------------------------------------------------------------------------------------
+
 template <class T>
 void pack_run(uint16_t* out, int64_t step, const T* from, int64_t n) {
   if (step == 1) {
@@ -71,31 +170,61 @@ void pack_run(uint16_t* out, int64_t step, const T* from, int64_t n) {
   }
 }
 
-template <class T>
+template <class Convert>
+void convert_run(uint16_t* out, const uint16_t* from, int64_t n, Convert& convert) {
+  convert.run(out, from, n);
+}
+template <class T, class Convert>
+void convert_run(uint16_t* out, const T* from, int64_t n, Convert& convert) {
+  pack_run(out, 1, from, n);
+  convert.run(out, out, n);
+}
+
+// Shorter runs are not worth a call.
+constexpr int64_t kLeastRun = 8;
+
+template <class T, class Convert>
 void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count,
-               int64_t depth, int64_t pitch) {
+               int64_t depth, int64_t pitch, Convert& convert) {
   const bool affine = view.digits == nullptr;
-  if (affine && view.outer_contiguous && !view.inner_contiguous) {
-    for (int64_t k = 0; k < depth; ++k) {
-      pack_run(out + k, pitch, base + element(view, first, k), count);
+  const bool along = affine && std::min(view.inner_run, depth) >= std::min(kLeastRun, depth);
+  const bool across = affine && !along && view.outer_contiguous;
+  constexpr int64_t kFetch = 4;
+  constexpr int64_t kStrip =
+      32;  // rows that stay in the first-level cache until they are converted
+  for (int64_t i0 = 0; i0 < count; i0 += kStrip) {
+    const int64_t i_end = std::min(count, i0 + kStrip);
+    for (int64_t k = 0; across && k < depth; ++k)
+      pack_run(out + i0 * pitch + k, pitch, base + element(view, first + i0, k), i_end - i0);
+    for (int64_t i = i0; i < i_end; ++i) {
+      uint16_t* row = out + i * pitch;
+      if (along) {
+        if (i + kFetch < count) {
+          const T* next = base + element(view, first + i + kFetch, 0);
+          for (int64_t k = 0; k < std::min(view.inner_run, depth);
+               k += 64 / static_cast<int64_t>(sizeof(T)))
+            __builtin_prefetch(next + k, 0, 2);
+        }
+        for (int64_t k = 0; k < depth; k += view.inner_run)
+          convert_run(row + k, base + element(view, first + i, k),
+                      std::min(view.inner_run, depth - k), convert);
+      } else {
+        for (int64_t k = 0; !across && k < depth; ++k)
+          row[k] = CodeOf<T>::code(base[element(view, first + i, k)]);
+        convert.run(row, row, depth);
+      }
+      std::fill(row + depth, row + pitch, uint16_t{0});
     }
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    uint16_t* row = out + i * pitch;
-    if (affine && view.inner_contiguous) {
-      if (depth > 0) pack_run(row, 1, base + element(view, first + i, 0), depth);
-    } else if (!affine || !view.outer_contiguous) {
-      for (int64_t k = 0; k < depth; ++k)
-        row[k] = CodeOf<T>::code(base[element(view, first + i, k)]);
-    }
-    std::fill(row + depth, row + pitch, uint16_t{0});
   }
 }
 
-void pack_left(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
-               int64_t pitch) {
-  with_base(view,
-            [&](const auto* base) { pack_rows(out, base, view, first, count, depth, pitch); });
+int8_t pack_left(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
+                 int64_t pitch, const int8_t* halves) {
+  return pack_scaled(halves, [&](auto& convert) {
+    with_base(view, [&](const auto* base) {
+      pack_rows(out, base, view, first, count, depth, pitch, convert);
+    });
+  });
 }
 
 /// Rows of codes, count x pitch, as columns of pairs: 32-bit elements transposed.
@@ -123,12 +252,21 @@ void transpose_pairs(uint16_t* out, const uint16_t* rows, int64_t count, int64_t
   }
 }
 
-/// Columns that are contiguous along the depth, as pairs: in blocks, so that rows and their
-/// transpose stay in the cache.
-template <class T>
+// Depth of a block that is turned at a time: rows and their transpose stay in the cache.
+constexpr int64_t kTurnDepth = 128;
+
+/// Whether runs are long, and every block begins with one.
+bool turns(const MatrixView& view) {
+  const int64_t run = view.inner_run;
+  return view.inner_contiguous ||
+         (run >= kLeastRun && (run % kTurnDepth == 0 || kTurnDepth % run == 0));
+}
+
+/// Columns that lie in runs along the depth, as pairs.
+template <class T, class Convert>
 void pack_turned(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count,
-                 int64_t depth, int64_t pitch, int64_t width) {
-  constexpr int64_t kBlock = 128, kStrip = 16;
+                 int64_t depth, int64_t pitch, int64_t width, Convert& convert) {
+  constexpr int64_t kBlock = kTurnDepth, kStrip = 16;
   alignas(64) uint16_t rows[kStrip * kBlock];
   for (int64_t i0 = 0; i0 < count; i0 += kStrip) {
     const int64_t i_count = std::min(kStrip, count - i0);
@@ -147,7 +285,7 @@ void pack_turned(uint16_t* out, const T* base, const MatrixView& view, int64_t f
         for (int64_t k = 0; k < block; k += 64 / static_cast<int64_t>(sizeof(T)))
           __builtin_prefetch(next + k, 0, 2);
       }
-      pack_rows(rows, base, part, first + i0, i_count, block, rows_pitch);
+      pack_rows(rows, base, part, first + i0, i_count, block, rows_pitch, convert);
       transpose_pairs(out + k0 * width + i0 * 2, rows, i_count, rows_pitch, width);
     }
   }
@@ -162,81 +300,45 @@ void pack_pair(uint16_t* out, const T* even, const T* odd, int64_t n) {
   }
 }
 
-template <class T>
+template <class T, class Convert>
 void pack_columns(uint16_t* out, const T* base, const MatrixView& view, int64_t first,
-                  int64_t count, int64_t depth, int64_t pitch, int64_t width, bool pairs) {
+                  int64_t count, int64_t depth, int64_t pitch, int64_t width, bool pairs,
+                  Convert& convert) {
   const bool affine = view.digits == nullptr;
-  if (pairs && affine && view.inner_contiguous) {
-    pack_turned(out, base, view, first, count, depth, pitch, width);
+  if (count < width || depth < pitch) std::fill_n(out, pitch * width, uint16_t{0});
+  if (pairs && affine && turns(view)) {
+    pack_turned(out, base, view, first, count, depth, pitch, width, convert);
     return;
   }
-  int64_t k = 0;
-  if (pairs && affine && view.outer_contiguous) {
-    for (; k + 2 <= depth; k += 2) {
-      pack_pair(out + k * width, base + element(view, first, k), base + element(view, first, k + 1),
-                count);
+  for (int64_t k = 0; k < depth;) {
+    uint16_t* rows = out + (pairs ? k / 2 * width * 2 : k * width);
+    if (pairs && affine && view.outer_contiguous && k + 2 <= depth) {
+      pack_pair(rows, base + element(view, first, k), base + element(view, first, k + 1), count);
+      convert.run(rows, rows, 2 * count);
+      k += 2;
+      continue;
     }
-  }
-  for (; k < depth; ++k) {
-    uint16_t* row = pairs ? out + (k / 2) * width * 2 + k % 2 : out + k * width;
-    const int64_t step = pairs ? 2 : 1;
-    if (affine && view.outer_contiguous) {
-      pack_run(row, step, base + element(view, first, k), count);
-    } else {
-      for (int64_t i = 0; i < count; ++i)
-        row[i * step] = CodeOf<T>::code(base[element(view, first + i, k)]);
+    for (int64_t odd = 0; odd < (pairs ? 2 : 1) && k < depth; ++odd, ++k) {
+      uint16_t* row = rows + odd;
+      const int64_t step = pairs ? 2 : 1;
+      if (affine && view.outer_contiguous) {
+        pack_run(row, step, base + element(view, first, k), count);
+      } else {
+        for (int64_t i = 0; i < count; ++i)
+          row[i * step] = CodeOf<T>::code(base[element(view, first + i, k)]);
+      }
     }
+    convert.run(rows, rows, pairs ? 2 * count : count);
   }
 }
 
-void pack_right(uint16_t* out, const MatrixView& view, int64_t first, int64_t count, int64_t depth,
-                int64_t pitch, int64_t width, bool pairs) {
-  if (count < width || depth < pitch) std::fill_n(out, pitch * width, uint16_t{0});
-  with_base(view, [&](const auto* base) {
-    pack_columns(out, base, view, first, count, depth, pitch, width, pairs);
+int8_t pack_right(uint16_t* out, const MatrixView& view, int64_t first, int64_t count,
+                  int64_t depth, int64_t pitch, int64_t width, bool pairs, const int8_t* halves) {
+  return pack_scaled(halves, [&](auto& convert) {
+    with_base(view, [&](const auto* base) {
+      pack_columns(out, base, view, first, count, depth, pitch, width, pairs, convert);
+    });
   });
-}
-
-// IEEE half has 5 exponent bits with bias 15: its normal numbers are SEN169 exponents 17 to 46.
-constexpr int kHalfLow = 0x2200, kHalfEnd = 0x5E00, kHalfShift = 0x2000, kBinade = 0x200;
-// Scales are multiples of this, so that blocks of one operand mostly share theirs.
-constexpr int kScaleStep = 5, kScaleMost = 15;
-
-/// Largest magnitude, and the smallest that is not zero (0x10000 if all are).
-void magnitude_range(const uint16_t* codes, int64_t n, int* high, int* low) {
-  // Side by side, so that the compiler takes whole vectors. One less wraps zero to the top.
-  constexpr int kLanes = 32;
-  uint16_t above[kLanes] = {}, below[kLanes];
-  std::fill_n(below, kLanes, uint16_t{0xFFFF});
-  auto take = [&](int lane, uint16_t code) {
-    const uint16_t magnitude = code & 0x7FFF;
-    above[lane] = std::max(above[lane], magnitude);
-    below[lane] = std::min(below[lane], static_cast<uint16_t>(magnitude - 1));
-  };
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) take(lane, codes[i + lane]);
-  }
-  for (; i < n; ++i) take(0, codes[i]);
-  *high = *std::max_element(above, above + kLanes);
-  *low = *std::min_element(below, below + kLanes) + 1;
-}
-
-bool codes_to_half(uint16_t* codes, int64_t n, int* scale) {
-  int high = 0, low = 0;
-  magnitude_range(codes, n, &high, &low);
-  const int room = (kHalfEnd - 1 - high) >= 0 ? (kHalfEnd - 1 - high) / kBinade
-                                              : -((high - kHalfEnd) / kBinade + 1);
-  const int steps = room >= 0 ? room / kScaleStep : -((-room + kScaleStep - 1) / kScaleStep);
-  *scale = std::min(steps * kScaleStep, kScaleMost);
-  if (high == 0x7FFF || low + *scale * kBinade < kHalfLow) return false;
-  const auto shift = static_cast<uint16_t>(*scale * kBinade - kHalfShift);
-  for (int64_t i = 0; i < n; ++i) {
-    const uint16_t magnitude = codes[i] & 0x7FFF;
-    const auto half = static_cast<uint16_t>(static_cast<uint16_t>(magnitude + shift) << 1);
-    codes[i] = static_cast<uint16_t>((codes[i] & 0x8000) | (magnitude == 0 ? 0 : half));
-  }
-  return true;
 }
 
 void half_to_codes(uint16_t* to, const uint16_t* half, int64_t n, int scale) {
@@ -246,6 +348,33 @@ void half_to_codes(uint16_t* to, const uint16_t* half, int64_t n, int scale) {
     const auto code = static_cast<uint16_t>((magnitude >> 1) + shift);
     to[i] = static_cast<uint16_t>((half[i] & 0x8000) | (magnitude == 0 ? 0 : code));
   }
+}
+
+bool codes_to_halves(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n,
+                     int* high_scale, int* low_scale) {
+  constexpr int kBinades = (kHalfEnd - kHalfLow) / kBinade;
+  uint16_t most = 0, least = 0xFFFF;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint16_t magnitude = codes[i] & 0x7FFF;
+    most = std::max(most, magnitude);
+    least = std::min(least, static_cast<uint16_t>(magnitude - 1));  // zero wraps to the top
+  }
+  // The largest scale that takes the largest value.
+  const int scale = (kHalfEnd - 1 - most + 64 * kBinade) / kBinade - 64;
+  *high_scale = scale;
+  *low_scale = scale + kBinades;
+  if (most == layout::kSen169Nan || least + 1 + *low_scale * kBinade < kHalfLow) return false;
+  const auto bound = static_cast<uint16_t>(std::max(kHalfLow - scale * kBinade, 1));
+  const auto high_shift = static_cast<uint16_t>(*high_scale * kBinade - kHalfShift),
+             low_shift = static_cast<uint16_t>(*low_scale * kBinade - kHalfShift);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint16_t sign = codes[i] & 0x8000, magnitude = codes[i] & 0x7FFF;
+    const auto upper = static_cast<uint16_t>(static_cast<uint16_t>(magnitude + high_shift) << 1),
+               lower = static_cast<uint16_t>(static_cast<uint16_t>(magnitude + low_shift) << 1);
+    high[i] = static_cast<uint16_t>(sign | (magnitude >= bound ? upper : 0));
+    low[i] = static_cast<uint16_t>(sign | (magnitude >= bound || magnitude == 0 ? 0 : lower));
+  }
+  return true;
 }
 
 // The high part is the nearest bfloat16; what is left has at most two significant bits, so the low
@@ -262,6 +391,15 @@ void codes_to_bf16(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t
 
 void codes_to_f32(float* to, const uint16_t* codes, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = layout::sen169_to_float(codes[i]);
+}
+
+void scale_rows(float* to, int64_t to_pitch, const float* from, int64_t from_pitch, int64_t rows,
+                int64_t cols, float factor) {
+  for (int64_t r = 0; r < rows; ++r) {
+    float* out = to + r * to_pitch;
+    const float* in = from + r * from_pitch;
+    for (int64_t c = 0; c < cols; ++c) out[c] = in[c] * factor;
+  }
 }
 
 // --- fp32 products -------------------------------------------------------------------------------
@@ -444,8 +582,9 @@ void gemv(float* out, int64_t pitch, const float* x, int64_t m, const MatrixView
 void fill_matmul(KernelTable& table) {
   table.pack_left = pack_left;
   table.pack_right = pack_right;
-  table.codes_to_half = codes_to_half;
   table.half_to_codes = half_to_codes;
+  table.codes_to_halves = codes_to_halves;
+  table.scale_rows = scale_rows;
   table.codes_to_bf16 = codes_to_bf16;
   table.codes_to_f32 = codes_to_f32;
   table.gemm_f32 = gemm_f32;

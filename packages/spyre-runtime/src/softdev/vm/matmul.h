@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +22,14 @@ class Matmul {
   /// Work is cut in tiles by shape alone and divided over `cores`.
   void run(void* const* buffers, ThreadPool& pool, int cores, Workspace& shared) const;
 
+  /// Does batches [first, last) on this thread.
+  void run_batches(int64_t first, int64_t last, void* const* buffers, ThreadPool& pool,
+                   Workspace& packed) const;
+
+  int64_t batches() const { return batches_.extent; }
+  const std::vector<size_t>& batch_loops() const { return batches_.loops; }
+  std::array<int, 2> operands() const { return {left_.access, right_.access}; }
+
  private:
   struct Axis {
     std::vector<size_t> loops;  // outermost first; the block's own loop last
@@ -29,21 +38,43 @@ class Matmul {
   struct Side {
     int access = 0;
     std::vector<int64_t> outer, inner;  // offsets along rows or columns, and along the depth
+    int64_t outer_run = 1, inner_run = 1;
     bool outer_contiguous = false, inner_contiguous = false;
+  };
+  /// How the product is cut, by its shape alone.
+  struct Tiling {
+    int64_t rows, row_tiles;          // of a tile
+    int64_t cols, strip, strips;      // columns of a tile, and of the tiles that a task works on
+    int64_t width, panels;            // columns are packed in panels
+    int64_t depth, depth_blocks;      // operands are packed in blocks
+    bool left_ahead, right_ahead;     // packed beforehand, as several tasks use it
+    int64_t left_codes, right_codes;  // of a packed block
+  };
+  /// The sums of a tile, times 2^exponent of their panel; null: times 1.
+  struct Sums {
+    const float* data;
+    int64_t pitch;
+    const int* exponents;
+    int64_t width;
   };
 
   void classify();
   Side make_side(int access, const Axis& axis) const;
   std::vector<int64_t> offsets(int access, const Axis& axis) const;
   MatrixView view(const Side& side, int64_t batch, void* const* buffers) const;
-  void run_gemv(void* const* buffers, ThreadPool& pool, int cores) const;
-  void run_tiles(void* const* buffers, ThreadPool& pool, int cores, Workspace& shared) const;
+  bool is_gemv(void* const* buffers) const;
+  void run_gemv(int64_t first, int64_t last, void* const* buffers, ThreadPool& pool,
+                int cores) const;
+  void cut();
+  void run_tiles(int64_t first, int64_t last, void* const* buffers, ThreadPool& pool, int cores,
+                 Workspace& shared) const;
   void epilogue(Frame& frame, int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
-                const float* product, int64_t pitch) const;
+                const Sums& sums) const;
 
   const StagePlan& plan_;
   Axis rows_, cols_, depth_, batches_;
   Side left_, right_;
+  Tiling tiling_{};
 };
 
 }  // namespace spyre::softdev

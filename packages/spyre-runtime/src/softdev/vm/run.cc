@@ -29,23 +29,6 @@ void run_reduce_blocks(const PhasePlan& phase, Frame& frame, int64_t begin, int6
   }
 }
 
-void run_blocks(const StagePlan& plan, void* const* buffers, int64_t begin, int64_t end) {
-  Frame frame(plan, thread_arena(plan.arena_bytes), buffers);
-  Odometer outer(plan.outer, begin, &frame.base);
-  for (int64_t i = begin; i < end; ++i) {
-    if (i > begin) outer.advance();
-    outer.set_block(frame);
-    for (const PhasePlan& phase : plan.phases) {
-      if (phase.reduce) {
-        run_reduce_blocks(phase, frame, 0, plan.reduce_steps);
-      } else {
-        frame.current = frame.base;
-        frame.run(phase.steps);
-      }
-    }
-  }
-}
-
 /// Few parallel blocks with much to reduce: one after the other, each with its reduce space cut in
 /// chunks that cores work on at once. Chunks are combined in order, so the result does not depend
 /// on who ran them.
@@ -91,6 +74,23 @@ void run_chunked(const StagePlan& plan, void* const* buffers, ThreadPool& pool, 
 }
 
 }  // namespace
+
+void run_blocks(const StagePlan& plan, void* const* buffers, int64_t begin, int64_t end) {
+  Frame frame(plan, thread_arena(plan.arena_bytes), buffers);
+  Odometer outer(plan.outer, begin, &frame.base);
+  for (int64_t i = begin; i < end; ++i) {
+    if (i > begin) outer.advance();
+    outer.set_block(frame);
+    for (const PhasePlan& phase : plan.phases) {
+      if (phase.reduce) {
+        run_reduce_blocks(phase, frame, 0, plan.reduce_steps);
+      } else {
+        frame.current = frame.base;
+        frame.run(phase.steps);
+      }
+    }
+  }
+}
 
 std::byte* thread_arena(size_t bytes) {
   static thread_local Workspace arena;

@@ -15,6 +15,9 @@ std::byte* thread_arena(size_t bytes);
 /// Runs a stage of any schedule but matmul. Every core gets an equal share of the blocks.
 void run_stage(const StagePlan& plan, void* const* buffers, ThreadPool& pool, int cores);
 
+/// Runs blocks [begin, end) of such a stage on this thread.
+void run_blocks(const StagePlan& plan, void* const* buffers, int64_t begin, int64_t end);
+
 /// Calls run(begin, end) for each core's share of `count` blocks.
 template <class Run>
 void divide(int64_t count, int cores, bool inline_only, ThreadPool& pool, Run run) {

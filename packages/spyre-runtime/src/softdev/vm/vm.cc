@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "program/bound.h"
+#include "softdev/vm/chain.h"
 #include "softdev/vm/matmul.h"
 #include "softdev/vm/plan.h"
 #include "softdev/vm/run.h"
@@ -12,14 +13,10 @@
 namespace spyre::softdev {
 
 struct VmProgram::Impl {
-  struct Stage {
-    StagePlan plan;
-    std::optional<Matmul> matmul;
-  };
-
   program::BoundProgram program;
   std::vector<uint64_t> arg_bytes;
-  std::vector<std::unique_ptr<Stage>> stages;
+  std::vector<std::unique_ptr<LoadedStage>> stages;
+  std::vector<Chain> chains;
   double cost_ns = 0;
 };
 
@@ -35,12 +32,13 @@ std::unique_ptr<VmProgram> VmProgram::load(const void* image, size_t size) {
       impl.arg_bytes.push_back(static_cast<uint64_t>(b.bytes));
   }
   for (const program::BoundStage& stage : impl.program.stages) {
-    auto s = std::make_unique<Impl::Stage>();
+    auto s = std::make_unique<LoadedStage>();
     s->plan = plan_stage(impl.program, stage);
     if (stage.schedule == program::Schedule::kMatmul) s->matmul.emplace(s->plan);
     impl.cost_ns += s->plan.cost_ns;
     impl.stages.push_back(std::move(s));
   }
+  impl.chains = find_chains(impl.program, impl.stages);
   return vm;
 }
 
@@ -60,11 +58,21 @@ void VmProgram::run(void* const* args, void* scratch, ThreadPool& pool) const {
                           ? *args++
                           : static_cast<std::byte*>(scratch) + b.scratch_offset);
   }
-  for (const auto& stage : impl_->stages) {
-    if (stage->matmul)
-      stage->matmul->run(buffers.data(), pool, impl_->program.cores, shared);
+  auto chain = impl_->chains.begin();
+  for (size_t i = 0; i < impl_->stages.size();) {
+    while (chain != impl_->chains.end() && chain->first < i) ++chain;
+    const LoadedStage& stage = *impl_->stages[i];
+    if (chain != impl_->chains.end() && chain->first == i &&
+        can_run(*chain, impl_->program, buffers.data())) {
+      run_chain(*chain, impl_->stages, buffers.data(), pool, impl_->program.cores);
+      i += chain->count;
+      continue;
+    }
+    if (stage.matmul)
+      stage.matmul->run(buffers.data(), pool, impl_->program.cores, shared);
     else
-      run_stage(stage->plan, buffers.data(), pool, impl_->program.cores);
+      run_stage(stage.plan, buffers.data(), pool, impl_->program.cores);
+    ++i;
   }
 }
 

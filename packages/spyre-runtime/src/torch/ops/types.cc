@@ -98,9 +98,7 @@ Value cast(Value value, ScalarType from, ScalarType to) {
   const char type = type_class(to);
   // An infinity stays one: it is +-2^32 in the half dtypes and IEEE's own in float32.
   if (type == 'f' && type_class(from) == 'f' && is_sen169(from) != is_sen169(to)) {
-    const Value infinity = value.stage->constant_f(is_sen169(to) ? kSen169Infinity : INFINITY);
-    const Op is_infinite = is_sen169(to) ? Op::isinf : Op::isinf_sen169;
-    value = where(value.stage->emit(is_infinite, {value}), copysign(infinity, value), value);
+    value = value.stage->emit(is_sen169(to) ? Op::inf_to_sen169 : Op::inf_from_sen169, {value});
   }
   if (type == 'f' && is_sen169(to) && precision(from) > precision(to)) {
     return value.stage->emit(Op::round_sen169, {value});
