@@ -48,5 +48,7 @@ def element_bytes(buffer: Buffer) -> int:
     """Bytes of one element in device memory: bool takes two, uint8 four."""
     layout = buffer.layout
     if layout is None:
+        if buffer.dtype not in STORAGE_DTYPES:
+            return buffer.dtype.itemsize  # printing refuses the program, and says why
         layout = SpyreTensorLayout([1], STORAGE_DTYPES[buffer.dtype])
     return STICK_BYTES // layout.elems_per_stick()
