@@ -120,3 +120,58 @@ def test_results_do_not_depend_on_the_stream():
     for stream in (torch.spyre.Stream(), torch.spyre.Stream(priority=1)):
         with stream:
             assert torch.equal(work(), expected)
+
+
+SIDE_STREAM_CASES = ("a block", "an event", "two blocks", "a block last")
+
+
+def _on_streams(case, side):
+    """A function that uses streams, to be compiled, with torch.spyre.stream taken for granted."""
+
+    def a_block(x):
+        side.wait_stream(torch.accelerator.current_stream())
+        with side:
+            y = torch.relu(x) * 2
+        torch.accelerator.current_stream().wait_stream(side)
+        return y + 1
+
+    def an_event(x):
+        y = torch.relu(x) * 2
+        event = torch.Event("spyre")
+        event.record()
+        z = y @ y
+        event.wait()
+        return z + 1
+
+    def two_blocks(x):
+        with side:
+            y = x * 2
+        side.synchronize()
+        z = torch.softmax(y, -1)
+        with side:
+            w = z + y
+        side.synchronize()
+        return w * 3
+
+    def a_block_last(x):
+        y = x + 1
+        torch.spyre.synchronize()
+        with side:
+            return (y * 2).sum(0)
+
+    return dict(zip(SIDE_STREAM_CASES, (a_block, an_event, two_blocks, a_block_last), strict=True))[
+        case
+    ]
+
+
+@pytest.mark.parametrize("case", SIDE_STREAM_CASES)
+@pytest.mark.parametrize("backend", ["spyre", "inductor"])
+def test_streams_inside_compiled_functions(case, backend):
+    function = _on_streams(case, torch.spyre.Stream())
+    x = torch.randn(64, 64, dtype=torch.float16, device="spyre")
+    expected = function(x)
+    torch.spyre.synchronize()
+    got = torch.compile(function, backend=backend)(x)
+    torch.spyre.synchronize()
+    assert torch.spyre.current_stream().id == 0
+    torch.testing.assert_close(got.cpu(), expected.cpu(), rtol=2e-2, atol=2e-2)

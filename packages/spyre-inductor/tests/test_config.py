@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from spyre_inductor import log
 from spyre_inductor.config import CompilerConfig, compiler_config, log_config
 from spyre_inductor.errors import ConfigError
 
@@ -51,3 +52,11 @@ def test_log_level(monkeypatch):
         log_config()
     monkeypatch.setenv("SPYRE_INDUCTOR_LOG_LEVEL", "debug")
     assert log_config().level == "DEBUG"
+
+
+@pytest.mark.parametrize("path", ["/no/such/folder/log", "/"])
+def test_a_log_that_cannot_be_written(monkeypatch, path):
+    monkeypatch.setenv("SPYRE_INDUCTOR_LOG", "1")
+    monkeypatch.setenv("SPYRE_LOG_FILE", path)
+    with pytest.raises(ConfigError, match=f"SPYRE_LOG_FILE is set to '{path}', but no log can"):
+        log.setup()

@@ -103,19 +103,26 @@ void set_layout(const at::Tensor& tensor, const std::vector<int64_t>& device_siz
 
 int checked(int device) { return aten::checked_device(device); }
 
+py::dict gauge(const runtime::Gauge& own) {
+  py::dict out;
+  out["current"] = own.current;
+  out["peak"] = own.peak;
+  out["allocated"] = own.raised;
+  out["freed"] = own.lowered;
+  return out;
+}
+
 py::dict memory_stats(int device) {
   runtime::MemoryStats stats{};
   const int index = checked(device);
+  // The devices of a forked child's parent are none of the child's.
   if (runtime::is_initialized()) stats = translated([&] { return runtime::memory_stats(index); });
   py::dict out;
-  out["allocated"] = stats.allocated;
-  out["allocated_peak"] = stats.allocated_peak;
-  out["reserved"] = stats.reserved;
-  out["reserved_peak"] = stats.reserved_peak;
-  out["allocations"] = stats.allocations;
-  out["frees"] = stats.frees;
-  out["retries"] = stats.retries;
-  out["ooms"] = stats.ooms;
+  out["allocation"] = gauge(stats.blocks);
+  out["allocated_bytes"] = gauge(stats.allocated);
+  out["reserved_bytes"] = gauge(stats.reserved);
+  out["num_alloc_retries"] = stats.retries;
+  out["num_ooms"] = stats.ooms;
   return out;
 }
 
@@ -181,11 +188,12 @@ void bind_devices(py::module_& module) {
   module.def("device_count",
              freed([] { return translated([] { return runtime::device_count(); }); }));
   module.def("open_device", freed([](int device) {
-               aten::check_not_forked();
+               aten::check_usable();
                const int index = checked(device);
                translated([&] { runtime::ensure_open(index); });
              }),
              py::arg("device"));
+  module.def("check_usable", held([] { aten::check_usable(); }));
   module.def("is_initialized", held([] { return runtime::is_initialized(); }));
   module.def("in_bad_fork", held([] { return runtime::in_bad_fork(); }));
   module.def("current_device", held([] { return runtime::current_device(); }));
@@ -211,6 +219,8 @@ void bind_devices(py::module_& module) {
              }),
              py::arg("start"), py::arg("end"));
   module.def("properties", held(properties), py::arg("device"));
+  module.def("seed_default_generators",
+             held([](uint64_t seed) { aten::seed_default_generators(seed); }), py::arg("seed"));
   module.def("default_generator", held(default_generator), py::arg("device"));
 }
 
@@ -220,6 +230,12 @@ void bind_memory(py::module_& module) {
                const int index = checked(device);
                if (runtime::is_initialized())
                  translated([&] { runtime::reset_peak_memory_stats(index); });
+             }),
+             py::arg("device"));
+  module.def("reset_accumulated_memory_stats", held([](int device) {
+               const int index = checked(device);
+               if (runtime::is_initialized())
+                 translated([&] { runtime::reset_accumulated_memory_stats(index); });
              }),
              py::arg("device"));
   module.def("memory_info", freed([](int device) {
@@ -280,4 +296,8 @@ PYBIND11_MODULE(_C, module) {
   spyre::bindings::bind_memory(module);
   spyre::bindings::bind_layouts(module);
   spyre::bindings::bind_programs(module);
+  // After the interpreter has ended and before exit() runs static destructors.
+  if (Py_AtExit([] { spyre::runtime::shut_down(); }) != 0) {
+    throw std::runtime_error("the interpreter has no room for another exit function");
+  }
 }

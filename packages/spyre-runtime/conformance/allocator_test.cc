@@ -158,30 +158,30 @@ TEST(empty_cache_gives_everything_back) {
   for (Allocation* a : all) runtime::free(a);
   runtime::empty_cache();
   const auto stats = runtime::memory_stats(0);
-  CHECK_EQ(stats.allocated, kept->physical_bytes);
-  CHECK(stats.reserved <= (64 << 10));  // the slab that `kept` lies in
-  CHECK_EQ(hook<uint64_t>("null_driver_used_bytes"), static_cast<uint64_t>(stats.reserved));
+  CHECK_EQ(stats.allocated.current, kept->physical_bytes);
+  CHECK(stats.reserved.current <= (64 << 10));  // the slab that `kept` lies in
+  CHECK_EQ(hook<uint64_t>("null_driver_used_bytes"), static_cast<uint64_t>(stats.reserved.current));
   CHECK_EQ(runtime::find(at(kept->handle)), kept);
   runtime::free(kept);
   runtime::empty_cache();
-  CHECK_EQ(runtime::memory_stats(0).reserved, 0);
+  CHECK_EQ(runtime::memory_stats(0).reserved.current, 0);
   CHECK_EQ(hook<uint64_t>("null_driver_used_bytes"), uint64_t{0});
 }
 
 TEST(peaks_are_kept_until_reset) {
   runtime::reset_peak_memory_stats(0);
   Allocation* a = allocate(1 << 20);
-  const int64_t high = runtime::memory_stats(0).allocated;
+  const int64_t high = runtime::memory_stats(0).allocated.current;
   runtime::free(a);
-  CHECK_EQ(runtime::memory_stats(0).allocated_peak, high);
+  CHECK_EQ(runtime::memory_stats(0).allocated.peak, high);
   runtime::reset_peak_memory_stats(0);
-  CHECK_EQ(runtime::memory_stats(0).allocated_peak, runtime::memory_stats(0).allocated);
+  CHECK_EQ(runtime::memory_stats(0).allocated.peak, runtime::memory_stats(0).allocated.current);
 }
 
 TEST(relayout_keeps_the_handle) {
   Allocation* a = allocate(100);  // [100] float16: two sticks
   const uint64_t handle = a->handle;
-  const int64_t before = runtime::memory_stats(0).allocated;
+  const int64_t before = runtime::memory_stats(0).allocated.current;
   // One element per stick: 100 sticks.
   const Layout sparse = Layout::generic_stick({100}, {1}, HostDtype::kFloat16, {0, -1});
   runtime::relayout(a, sparse, HostDtype::kFloat16);
@@ -189,7 +189,7 @@ TEST(relayout_keeps_the_handle) {
   CHECK_EQ(a->physical_bytes, sparse.device_bytes());
   CHECK(*a->layout == sparse);
   CHECK_EQ(runtime::find(at(handle + 5)), a);
-  CHECK_EQ(runtime::memory_stats(0).allocated, before - 256 + sparse.device_bytes());
+  CHECK_EQ(runtime::memory_stats(0).allocated.current, before - 256 + sparse.device_bytes());
   runtime::free(a);
   CHECK(runtime::find(at(handle)) == nullptr);
 }

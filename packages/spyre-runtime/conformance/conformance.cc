@@ -498,6 +498,12 @@ TEST(an_index_out_of_range_is_told_once_by_synchronize) {
   OK(api->program_launch(stream.handle, gather.handle, addresses, 3, error));
   STATUS(SPYRE_INDEX_ERROR, api->stream_synchronize(stream.handle, error));
   stream.synchronize();  // told once; the stream stays usable
+  Event after;
+  OK(api->program_launch(stream.handle, gather.handle, addresses, 3, error));
+  OK(api->event_record(after.handle, stream.handle, error));
+  STATUS(SPYRE_INDEX_ERROR, api->event_synchronize(after.handle, error));
+  OK(api->event_synchronize(after.handle, error));
+  stream.synchronize();
   index[50] = 0;
   transfer(stream, true, HostDtype::kInt64, DataFormat::kIeeeInt64, index.data(), indices.address,
            {{n, 1, 1}});

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -107,3 +110,21 @@ def test_half_draws_stay_below_the_upper_bound(lower: int, upper: int) -> None:
     assert drawn.max().item() < upper or upper == 0  # the CPU's own draws reach -0
     strided = torch.empty(400, 300, dtype=torch.float16, device="spyre").t()[::2].uniform_(2, 3)
     assert strided.max().item() < 3
+
+
+def test_generators_pickle_and_copy() -> None:
+    own = torch.Generator("spyre").manual_seed(4)
+    torch.rand(3, generator=own, device="spyre")
+    others = [pickle.loads(pickle.dumps(own)), copy.deepcopy(own)]
+    expected = torch.rand(5, generator=own, device="spyre").cpu()
+    for other in others:
+        assert other.initial_seed() == 4
+        assert torch.equal(torch.rand(5, generator=other, device="spyre").cpu(), expected)
+    with pytest.raises(ValueError, match="a spyre generator to 8: it has none"):
+        own.set_offset(8)
+
+
+@pytest.mark.parametrize("size", [0, 100])
+def test_states_of_another_size_are_refused(size) -> None:
+    with pytest.raises(ValueError, match=rf"has \d+ bytes, found {size}"):
+        torch.spyre.set_rng_state(torch.zeros(size, dtype=torch.uint8))

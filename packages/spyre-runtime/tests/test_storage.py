@@ -243,3 +243,17 @@ def test_out_of_memory_is_pythons_error():
     with pytest.raises(torch.OutOfMemoryError, match="bytes"):
         torch.empty(1 << 45, dtype=torch.float16, device="spyre")
     assert torch.ones(3, device="spyre").sum().item() == 3
+
+
+def test_totals_and_peaks_of_statistics() -> None:
+    torch.spyre.reset_accumulated_memory_stats()
+    torch.spyre.reset_peak_memory_stats()
+    before = torch.spyre.memory_stats()
+    x = torch.ones(64, 64, device="spyre")
+    y = torch.ones(64, 64, device="spyre")
+    del x, y
+    for stats in (torch.spyre.memory_stats(), torch.accelerator.memory_stats()):
+        assert stats["allocation.all.allocated"] == stats["allocation.all.freed"] == 2
+        assert stats["allocation.all.peak"] == before["allocation.all.current"] + 2
+        assert stats["allocated_bytes.all.allocated"] == 2 * 64 * 64 * 4
+        assert stats["allocated_bytes.all.freed"] == 2 * 64 * 64 * 4

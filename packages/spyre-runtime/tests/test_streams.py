@@ -223,3 +223,22 @@ def test_record_event_takes_and_gives_events() -> None:
     stream.wait_event(event)
     stream.wait_stream(torch.spyre.default_stream())
     assert event.query()
+
+
+def test_an_error_of_queued_work_is_told_by_the_event_after_it() -> None:
+    bad = torch.tensor([9], device="spyre")
+    event = torch.spyre.Event()
+    torch.ones(3, device="spyre")[bad]
+    event.record()
+    torch.spyre.empty_cache()  # waits for the device, and takes no error
+    with pytest.raises(IndexError, match="index 9 is out of range for a size of 3"):
+        event.synchronize()
+    event.synchronize()
+    torch.spyre.synchronize()
+
+
+def test_device_times_in_the_profiler() -> None:
+    x = torch.randn(300, 300, dtype=torch.float16, device="spyre")
+    with torch.autograd.profiler.profile(use_device="spyre") as profile:
+        x @ x
+    assert any(row.device_time_total > 0 for row in profile.key_averages())

@@ -148,3 +148,20 @@ def test_a_sibling_that_cannot_be_imported_does_not_break_torch(run_python, sibl
     assert "could not register the device" in out
     assert sibling in out
     assert "| ModuleNotFoundError" in out
+
+
+def test_a_compiler_that_cannot_be_prepared_leaves_the_cpu_alone(run_python):
+    out = run_python("""
+        import sys, torch
+        sys.modules["spyre_inductor.lowering"] = None  # makes importing it an ImportError
+        f = torch.compile(lambda x: torch.relu(x) + 1, backend="aot_eager")
+        import torch._inductor.compile_fx
+        assert f(torch.ones(2)).sum() == 4
+        try:
+            torch.compile(lambda x: x + 1, backend="spyre")(torch.ones(2, device="spyre"))
+        except Exception as error:
+            print("raised", error)
+    """)
+    assert "RuntimeWarning: torch-spyre could not prepare torch._inductor.compile_fx" in out
+    assert "raised" in out
+    assert "spyre_inductor.lowering" in out.split("raised", 1)[1]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from spyre_inductor.config import LogConfig, log_config
+from spyre_inductor.errors import ConfigError
 
 LOGGER = logging.getLogger("spyre_inductor")
 _configured: LogConfig | None = None
@@ -22,17 +23,23 @@ def setup() -> bool:
             LOGGER.removeHandler(handler)
             handler.close()
         if config.enabled:
-            handler = (
-                logging.FileHandler(config.path)
-                if config.path
-                else logging.StreamHandler(sys.stderr)
-            )
+            handler = _file(config.path) if config.path else logging.StreamHandler(sys.stderr)
             handler.setFormatter(logging.Formatter("[spyre_inductor] %(levelname)s %(message)s"))
             LOGGER.addHandler(handler)
             LOGGER.setLevel(config.level)
             LOGGER.propagate = False
         _configured = config
     return config.enabled
+
+
+def _file(path: str) -> logging.Handler:
+    try:
+        return logging.FileHandler(path)
+    except OSError as error:
+        raise ConfigError(
+            f"environment variable SPYRE_LOG_FILE is set to {path!r}, but no log can be written "
+            f"there: {error.strerror}; it must be the path of a file in a folder that exists"
+        ) from error
 
 
 def log_pass(name: str, when: str, text: Callable[[], str]) -> None:

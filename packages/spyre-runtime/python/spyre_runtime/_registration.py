@@ -26,6 +26,7 @@ def register(*, names_only: bool = False) -> None:
     import torch
 
     from spyre_runtime import device_module
+    from spyre_runtime.sharing import send_copies
     from spyre_runtime.shutdown import settle_at_exit
     from spyre_runtime.without_float64 import avoid_float64
 
@@ -38,6 +39,7 @@ def register(*, names_only: bool = False) -> None:
         )
         _supply_accelerator_functions()
         avoid_float64()
+        send_copies()
         settle_at_exit()
     if not names_only and not _is_native_loaded:
         _is_native_loaded = True

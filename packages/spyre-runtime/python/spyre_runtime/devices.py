@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import warnings
+from numbers import Integral
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -26,12 +27,12 @@ def device_index(device: DeviceLike, *, count: int | None = None) -> int:
     """
     if device is None:
         return native().current_device()
-    if isinstance(device, bool) or not isinstance(device, (int, str, torch.device)):
+    if isinstance(device, bool) or not isinstance(device, (Integral, str, torch.device)):
         raise TypeError(
             f"expected a device as torch.device, int, str or None, found {type(device).__name__}"
         )
-    if isinstance(device, int):
-        index: int | None = device
+    if isinstance(device, Integral):  # int, and NumPy's integers
+        index: int | None = int(device)
     else:
         parsed = torch.device(device)
         if parsed.type != DEVICE_NAME:
@@ -41,17 +42,26 @@ def device_index(device: DeviceLike, *, count: int | None = None) -> int:
         return native().current_device()
     present = native().device_count() if count is None else count
     if not 0 <= index < present:
+        choice = f"choose an index from 0 to {present - 1} or " if present else ""
         raise IndexError(
-            f"spyre device index {index} is out of range: {present} visible, "
-            f"so choose an index from 0 to {present - 1}, or make more visible with "
-            "AIU_WORLD_SIZE or SPYRE_DEVICES"
+            f"spyre device index {index} is out of range: "
+            f"{'1 device is' if present == 1 else f'{present} devices are'} visible; "
+            f"{choice}make more visible with AIU_WORLD_SIZE or SPYRE_DEVICES"
         )
     return index
 
 
 def is_available() -> bool:
-    """Return whether at least one Spyre device is available."""
-    return device_count() > 0
+    """Return whether at least one Spyre device is available.
+
+    It never raises: PyTorch asks on behalf of those who use the CPU alone. If the devices cannot be
+    counted, for a bad environment variable or a driver that does not load, it warns of the reason.
+    """
+    try:
+        return device_count() > 0
+    except (ValueError, RuntimeError) as error:
+        warnings.warn(f"spyre is not available: {error}", RuntimeWarning, stacklevel=2)
+        return False
 
 
 def device_count() -> int:
@@ -93,6 +103,8 @@ def synchronize(device: DeviceLike = None) -> None:
     if device is not None:
         native().synchronize_device(device_index(device))
         return
+    if _is_in_bad_fork():
+        native().check_usable()  # raises
     if not is_initialized():
         return
     for index in range(device_count()):
@@ -104,18 +116,56 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.float16, torch.bfloat16]
 
 
-def exchange_device(device: int) -> int:
+def get_device_name(device: DeviceLike = None) -> str:
+    """Return the name that the driver gives a device. Opens it.
+
+    Args:
+        device: Device to query. If None, uses the current device.
+    """
+    return native().properties(device_index(device))["name"]
+
+
+def get_device_capability(device: DeviceLike = None) -> dict[str, set[torch.dtype]]:
+    """Return what a device can do: ``{"supported_dtypes": ...}``, as ``torch.accelerator`` does.
+
+    Args:
+        device: Device to query. If None, uses the current device.
+    """
+    index = device_index(device)
+    return torch.accelerator.get_device_capability(torch.device(DEVICE_NAME, index))
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Return True: bfloat16 is stored as SEN169, which holds its values in range."""
+    del including_emulation
+    return True
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Return whether one device reads another's memory itself: False, copies go by the host."""
+    device_index(device)
+    device_index(peer_device)
+    return False
+
+
+def exchange_device(device: DeviceLike) -> int:
     """Make a device current and return the one that was; a negative index does nothing."""
-    if device < 0:
+    if _is_negative(device):
         return -1
+    index = device_index(device)
     former = native().current_device()
-    native().set_device(device)
+    native().set_device(index)
     return former
 
 
-def maybe_exchange_device(device: int) -> int:
+def maybe_exchange_device(device: DeviceLike) -> int:
     """Make a device current, unless the index is negative, and return the one that was."""
     return exchange_device(device)
+
+
+def _is_negative(device: Any) -> bool:
+    is_number = isinstance(device, Integral) and not isinstance(device, bool)
+    return is_number and int(device) < 0
 
 
 class device:  # noqa: N801 - the name that PyTorch's device modules give it
@@ -126,10 +176,7 @@ class device:  # noqa: N801 - the name that PyTorch's device modules give it
     """
 
     def __init__(self, device: Any) -> None:
-        if device is None or (isinstance(device, int) and device < 0):
-            self.idx = -1
-        else:
-            self.idx = device_index(device)
+        self.idx = -1 if device is None or _is_negative(device) else device_index(device)
         self.prev_idx = -1
 
     def __enter__(self) -> None:
@@ -164,9 +211,4 @@ def _is_in_bad_fork() -> bool:
 
 def _lazy_init() -> None:
     """Called by PyTorch before it first makes something on the device."""
-    if _is_in_bad_fork():
-        raise RuntimeError(
-            f"cannot use {DEVICE_NAME} in process {os.getpid()}, a fork of one that has opened the "
-            "device; start subprocesses with the 'spawn' or 'forkserver' method instead"
-        )
-    native()
+    native().check_usable()

@@ -109,9 +109,9 @@ def _register() -> None:
     register_interface_for_device(DEVICE_NAME, SpyreInterface)
     try:
         count = devices.device_count()
-    except ValueError:
-        # A bad environment variable. The first use of the device says so; graphs for the CPU,
-        # which import Dynamo too, have nothing to do with it.
+    except (ValueError, RuntimeError):
+        # A bad environment variable, a driver that does not load. The first use of the device says
+        # so; graphs for the CPU, which import Dynamo too, have nothing to do with it.
         return
     for index in range(count):
         register_interface_for_device(f"{DEVICE_NAME}:{index}", SpyreInterface)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from spyre_runtime._native import native
 from spyre_runtime.devices import DeviceLike, device_index
 
@@ -15,6 +17,7 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
 ]
 
@@ -28,43 +31,45 @@ def memory_stats(device: DeviceLike = None) -> dict[str, int]:
     Args:
         device: Device to query. If None, uses the current device.
     """
-    own = native().memory_stats(device_index(device))
-    return {
-        "allocated_bytes.all.current": own["allocated"],
-        "allocated_bytes.all.peak": own["allocated_peak"],
-        "reserved_bytes.all.current": own["reserved"],
-        "reserved_bytes.all.peak": own["reserved_peak"],
-        "allocation.all.current": own["allocations"] - own["frees"],
-        "allocation.all.allocated": own["allocations"],
-        "allocation.all.freed": own["frees"],
-        "num_alloc_retries": own["retries"],
-        "num_ooms": own["ooms"],
-    }
+    own: dict[str, Any] = dict(native().memory_stats(device_index(device)))
+    stats: dict[str, int] = {}
+    for name, value in own.items():
+        if isinstance(value, int):
+            stats[name] = value
+            continue
+        for kind, number in value.items():
+            stats[f"{name}.all.{kind}"] = number
+    return stats
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
     """Return the device bytes that tensors occupy."""
-    return native().memory_stats(device_index(device))["allocated"]
+    return native().memory_stats(device_index(device))["allocated_bytes"]["current"]
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
     """Return the most that :func:`memory_allocated` has been since the peak was last reset."""
-    return native().memory_stats(device_index(device))["allocated_peak"]
+    return native().memory_stats(device_index(device))["allocated_bytes"]["peak"]
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
     """Return the device bytes that the allocator holds, in use or kept for reuse."""
-    return native().memory_stats(device_index(device))["reserved"]
+    return native().memory_stats(device_index(device))["reserved_bytes"]["current"]
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
     """Return the most that :func:`memory_reserved` has been since the peak was last reset."""
-    return native().memory_stats(device_index(device))["reserved_peak"]
+    return native().memory_stats(device_index(device))["reserved_bytes"]["peak"]
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Start the peaks again from what is allocated and reserved now."""
     native().reset_peak_memory_stats(device_index(device))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """Start the totals again: what was ever allocated and freed, retries, failures."""
+    native().reset_accumulated_memory_stats(device_index(device))
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
@@ -77,8 +82,14 @@ def empty_cache() -> None:
     native().empty_cache()
 
 
-def memory_summary(device: DeviceLike = None) -> str:
-    """Return the counters of :func:`memory_stats` as a table to print."""
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """Return the counters of :func:`memory_stats` as a table to print.
+
+    Args:
+        device: Device to query. If None, uses the current device.
+        abbreviated: Accepted for likeness with other devices; the table is short as it is.
+    """
+    del abbreviated
     index = device_index(device)
     rows = [f"device memory of spyre:{index}"]
     for name, value in memory_stats(index).items():

@@ -24,8 +24,25 @@ __all__ = [
 ]
 
 
+_LEAST_SEED = -(2**63)
+_LARGEST_SEED = 2**64 - 1
+
+
 def _generator(device: DeviceLike = None) -> torch.Generator:
     return native().default_generator(device_index(device))
+
+
+def _as_seed(seed: int) -> int:
+    """Return the number that ``seed`` converts to, as ``torch.manual_seed`` does."""
+    try:
+        value = int(seed)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise type(error)(f"expected an int as seed, found {seed!r}") from error
+    if not _LEAST_SEED <= value <= _LARGEST_SEED:
+        raise ValueError(
+            f"seed {value} is out of range: choose one from {_LEAST_SEED} to {_LARGEST_SEED}"
+        )
+    return value
 
 
 def manual_seed(seed: int) -> None:
@@ -34,7 +51,7 @@ def manual_seed(seed: int) -> None:
     Args:
         seed: The desired seed.
     """
-    _generator().manual_seed(int(seed))
+    _generator().manual_seed(_as_seed(seed))
 
 
 def manual_seed_all(seed: int) -> None:
@@ -43,8 +60,7 @@ def manual_seed_all(seed: int) -> None:
     Args:
         seed: The desired seed.
     """
-    for index in range(native().device_count()):
-        _generator(index).manual_seed(int(seed))
+    native().seed_default_generators(_as_seed(seed) % 2**64)
 
 
 def seed() -> int:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import atexit
+import sys
 import time
+import warnings
 from pathlib import Path
 
 _THREADS = Path("/proc/self/task")
@@ -13,13 +15,29 @@ _PAUSE_S = 0.001
 
 
 def settle_at_exit() -> None:
-    """Let PyTorch's backward threads come to rest before the interpreter is finalised.
+    """Let the work of other threads end before the interpreter is finalised.
 
     ``backward()`` returns while the device's own backward thread still lets go of the graph. If
     that takes the GIL of an interpreter that has begun to go down, Python ends the thread by
-    unwinding it, which aborts the process.
+    unwinding it, which aborts the process. Queued work may use host memory that Python owns.
     """
-    atexit.register(_wait_for_backward_threads)
+    atexit.register(_settle)
+
+
+def _settle() -> None:
+    _wait_for_backward_threads()
+    module = sys.modules.get("spyre_runtime._C")
+    if module is None or not module.is_initialized():
+        return
+    for index in range(module.device_count()):
+        try:
+            module.synchronize_device(index)
+        except Exception as error:  # noqa: BLE001 - whatever the work met; nobody asks any more
+            warnings.warn(
+                f"work that was still queued on spyre:{index} at exit failed: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def _wait_for_backward_threads() -> None:

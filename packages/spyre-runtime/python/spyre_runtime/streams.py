@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -12,6 +14,8 @@ from spyre_runtime._registration import DEVICE_NAME
 from spyre_runtime.devices import DeviceLike, device_index
 
 _LAST_LOW_PRIORITY_ID = 32
+_LAST_ID = 64
+_DEVICE_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)
 
 
 class Stream(torch.Stream):
@@ -31,12 +35,13 @@ class Stream(torch.Stream):
 
     def __new__(cls, device: DeviceLike = None, priority: int = 0, **parts: Any) -> Stream:
         """Take a stream from its pool, or wrap the one that ``parts`` identify."""
-        if parts:  # stream_id, device_index, device_type: an existing stream
-            return super().__new__(cls, **parts)
-        if isinstance(priority, bool) or not isinstance(priority, int):
+        if parts:
+            return super().__new__(cls, **_checked_parts(parts))
+        if isinstance(priority, bool) or not isinstance(priority, Integral):
             raise TypeError(f"expected an int as priority, found {type(priority).__name__}")
         target = torch.device(DEVICE_NAME, device_index(device))
-        return super().__new__(cls, device=target, priority=priority)
+        # Only the class matters, and PyTorch would keep but the lowest 32 bits of a number.
+        return super().__new__(cls, device=target, priority=0 if priority == 0 else 1)
 
     def device(self) -> torch.device:  # type: ignore[override]
         """Return the device associated with this stream."""
@@ -118,30 +123,65 @@ class Event(torch.Event):
         interprocess: bool = False,
     ) -> Event:
         """Make an event that has not been recorded yet."""
+        flags = {"enable_timing": enable_timing, "blocking": blocking, "interprocess": interprocess}
+        for name, value in flags.items():
+            if not isinstance(value, bool):
+                raise TypeError(f"expected a bool as {name}, found {type(value).__name__}")
         if interprocess:
-            raise NotImplementedError("spyre events cannot be shared between processes")
+            raise NotImplementedError(
+                "spyre events cannot be shared between processes; leave interprocess=False and "
+                "wait for the work before telling another process of it"
+            )
         target = torch.device(DEVICE_NAME, device_index(device))
         event = super().__new__(cls, target, enable_timing=enable_timing, blocking=blocking)
-        event._has_timing = enable_timing
+        event._index = target.index
+        event._is_timed = enable_timing
         return event
 
-    _has_timing: bool
+    _is_timed: bool
+    _index: int  # PyTorch's own device has none before the event is recorded
 
-    def elapsed_time(self, end_event: Event) -> float:  # type: ignore[override]
+    def record(self, stream: torch.Stream | None = None) -> None:
+        """Mark the work queued so far on ``stream``, or on the current stream of the device."""
+        if stream is None:
+            # The event belongs to a device: that one's stream, whichever device is current.
+            stream = current_stream(self._index)
+        _expect(stream, torch.Stream)
+        super().record(stream)
+
+    def wait(self, stream: torch.Stream | None = None) -> None:
+        """Let later work of ``stream``, or of the current stream, wait for this event."""
+        if stream is None:
+            stream = current_stream()
+        _expect(stream, torch.Stream)
+        super().wait(stream)
+
+    def elapsed_time(self, end_event: torch.Event) -> float:
         """Return the milliseconds from this event to ``end_event``; wait for both first."""
-        if not isinstance(end_event, Event):
-            raise TypeError(f"expected a torch.spyre.Event, found {type(end_event).__name__}")
-        if not (self._has_timing and end_event._has_timing):
-            raise ValueError("both events must be made with enable_timing=True")
+        _expect(end_event, torch.Event)
+        if end_event.device.type != DEVICE_NAME:
+            raise ValueError(
+                f"cannot measure the time from a spyre event to one of {end_event.device}"
+            )
+        for event in (self, end_event):
+            if isinstance(event, Event) and not event._is_timed:
+                raise ValueError(f"both events must be made with enable_timing=True, found {event}")
         # torch.Event's own method takes no events of a subclass.
         return native().elapsed_ms(self.event_id, end_event.event_id)
 
+    def __repr__(self) -> str:
+        state = "not recorded" if self.event_id == 0 else "reached" if self.query() else "pending"
+        return f"torch.spyre.Event(device={DEVICE_NAME}:{self._index}, {state})"
 
-def stream(stream: Stream) -> Stream:
-    """Return ``stream``, for use in a ``with`` block.
+
+def stream(stream: torch.Stream | None) -> torch.Stream | AbstractContextManager[None]:
+    """Return ``stream``, for use in a ``with`` block; for None, a block that changes nothing.
 
     The swap of the current stream is done by the stream itself when the block is entered and left.
     """
+    if stream is None:
+        return nullcontext()
+    _expect(stream, torch.Stream)
     return stream
 
 
@@ -166,8 +206,14 @@ def default_stream(device: DeviceLike = None) -> Stream:
     return _as_stream(0, device_index(device))
 
 
-def set_stream(stream: torch.Stream) -> None:
-    """Make a stream the current one of its device, and its device the current one."""
+def set_stream(stream: torch.Stream | None) -> None:
+    """Make a stream the current one of its device, and its device the current one.
+
+    Nothing happens for None.
+    """
+    if stream is None:
+        return
+    _expect(stream, torch.Stream)
     torch.accelerator.set_stream(stream)
 
 
@@ -177,9 +223,29 @@ def _expect(value: object, kind: type) -> None:
         raise TypeError(f"expected a torch.{kind.__name__}, found {type(value).__name__}")
 
 
+def _checked_parts(parts: dict[str, Any]) -> dict[str, int]:
+    """Check the numbers that identify an existing stream."""
+    names = ("stream_id", "device_index", "device_type")
+    if set(parts) != set(names):
+        raise TypeError(
+            "expected device and priority, or all of stream_id, device_index and device_type; "
+            f"found {', '.join(sorted(parts))}"
+        )
+    for name in names:
+        if isinstance(parts[name], bool) or not isinstance(parts[name], Integral):
+            raise TypeError(f"expected an int as {name}, found {type(parts[name]).__name__}")
+    if parts["device_type"] != _DEVICE_TYPE:
+        raise ValueError(
+            f"expected device_type {_DEVICE_TYPE}, that of {DEVICE_NAME}, "
+            f"found {parts['device_type']}"
+        )
+    if not 0 <= parts["stream_id"] <= _LAST_ID:
+        raise ValueError(
+            f"spyre stream id {parts['stream_id']} is out of range: ids are 0 to {_LAST_ID}"
+        )
+    device_index(parts["device_index"])
+    return {name: int(parts[name]) for name in names}
+
+
 def _as_stream(stream_id: int, index: int) -> Stream:
-    return Stream(
-        stream_id=stream_id,
-        device_index=index,
-        device_type=int(torch._C._autograd.DeviceType.PrivateUse1),
-    )
+    return Stream(stream_id=stream_id, device_index=index, device_type=_DEVICE_TYPE)

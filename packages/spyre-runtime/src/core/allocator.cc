@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdio>
 #include <string>
+#include <thread>
 
 #include "core/device.h"
 
@@ -107,9 +109,8 @@ Allocation* Allocator::allocate(StreamId stream, const InternedLayout& layout,
   block->dtype = layout.dtype;
   block->layout_id = layout.id;
   block->raw = false;
-  stats_.allocated += block->physical_bytes;
-  stats_.allocated_peak = std::max(stats_.allocated_peak, stats_.allocated);
-  ++stats_.allocations;
+  stats_.allocated.raise(block->physical_bytes);
+  stats_.blocks.raise(1);
   device_.handles.publish(block->slot, block);
   return block;
 }
@@ -118,8 +119,8 @@ void Allocator::free(Allocation* allocation) {
   auto* block = static_cast<Block*>(allocation);
   const std::lock_guard lock(mutex_);
   device_.handles.publish(block->slot, nullptr);
-  stats_.allocated -= block->physical_bytes;
-  ++stats_.frees;
+  stats_.allocated.lower(block->physical_bytes);
+  stats_.blocks.lower(1);
   give_back(block);
 }
 
@@ -137,8 +138,8 @@ void Allocator::relayout(Allocation* allocation, const InternedLayout& layout) {
     block->device_address = block->memory.address;
     give_back(other);
   }
-  stats_.allocated += layout.physical_bytes - block->physical_bytes;
-  stats_.allocated_peak = std::max(stats_.allocated_peak, stats_.allocated);
+  stats_.allocated.lower(block->physical_bytes);
+  stats_.allocated.raise(layout.physical_bytes);
   block->physical_bytes = layout.physical_bytes;
   block->layout = LayoutRef(layout.layout);
   block->dtype = layout.dtype;
@@ -245,16 +246,15 @@ uint64_t Allocator::driver_alloc(int64_t bytes, int64_t asked) {
           "spyre:" + std::to_string(device_.index) + " is out of memory: asked for " +
           in_words(asked) + ", " + in_words(static_cast<int64_t>(free_bytes)) + " of " +
           in_words(static_cast<int64_t>(total_bytes)) + " free (" + again.message() +
-          "), this process has " + in_words(stats_.allocated) + " in tensors and " +
-          in_words(std::max<int64_t>(0, stats_.reserved - stats_.allocated)) +
+          "), this process has " + in_words(stats_.allocated.current) + " in tensors and " +
+          in_words(std::max<int64_t>(0, stats_.reserved.current - stats_.allocated.current)) +
           " cached; free tensors, or use a smaller batch");
     }
     if (status != SPYRE_OK) again.raise(status);
   } else if (status != SPYRE_OK) {
     call.raise(status);
   }
-  stats_.reserved += bytes;
-  stats_.reserved_peak = std::max(stats_.reserved_peak, stats_.reserved);
+  stats_.reserved.raise(bytes);
   return address;
 }
 
@@ -322,7 +322,7 @@ void Allocator::poll_pending(bool wait) {
     auto& events = pending.events;
     while (!events.empty()) {
       if (wait) {
-        device_.api.event_synchronize(events.back(), nullptr);
+        wait_until_reached(events.back());
       } else if (device_.api.event_query(events.back(), nullptr) == SPYRE_NOT_READY) {
         break;
       }
@@ -339,13 +339,22 @@ void Allocator::poll_pending(bool wait) {
   pending_.resize(kept);
 }
 
+/// Waits without event_synchronize, which would take an error that the user has yet to be told.
+void Allocator::wait_until_reached(spyre_event* event) const {
+  auto pause = std::chrono::microseconds(10);
+  while (device_.api.event_query(event, nullptr) == SPYRE_NOT_READY) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+}
+
 /// Returns everything in the free lists to the driver, except slabs of which some block is in use.
 void Allocator::release_cached() {
   // Blocks in free lists may still be used by queued work of their own stream.
   for (int stream = 0; stream < kStreams; ++stream) {
     if (!free_[static_cast<size_t>(stream)]) continue;
     if (spyre_event* event = record_event(stream)) {
-      device_.api.event_synchronize(event, nullptr);
+      wait_until_reached(event);
       spare_events_.push_back(event);
     } else {
       drain(stream);
@@ -365,7 +374,7 @@ void Allocator::release_cached() {
         *link = block->next;
         if (slab == nullptr) {
           device_.api.memory_free(device_.handle, block->memory.address);
-          stats_.reserved -= block->memory.bytes;
+          stats_.reserved.lower(block->memory.bytes);
         } else {
           empty_slabs.push_back(slab);
         }
@@ -381,7 +390,7 @@ void Allocator::release_cached() {
       if (open == slab) open = nullptr;
     }
     device_.api.memory_free(device_.handle, slab->address);
-    stats_.reserved -= slab->bytes;
+    stats_.reserved.lower(slab->bytes);
     delete slab;
   }
 }
@@ -399,8 +408,19 @@ MemoryStats Allocator::stats() const {
 
 void Allocator::reset_peaks() {
   const std::lock_guard lock(mutex_);
-  stats_.allocated_peak = stats_.allocated;
-  stats_.reserved_peak = stats_.reserved;
+  for (Gauge* gauge : {&stats_.blocks, &stats_.allocated, &stats_.reserved}) {
+    gauge->peak = gauge->current;
+  }
+}
+
+void Allocator::reset_totals() {
+  const std::lock_guard lock(mutex_);
+  for (Gauge* gauge : {&stats_.blocks, &stats_.allocated, &stats_.reserved}) {
+    gauge->raised = 0;
+    gauge->lowered = 0;
+  }
+  stats_.retries = 0;
+  stats_.ooms = 0;
 }
 
 void Allocator::memory_info(int64_t* free_bytes, int64_t* total_bytes) const {
@@ -465,9 +485,28 @@ void empty_cache() {
   }
 }
 
-MemoryStats memory_stats(int index) { return device(index).allocator.stats(); }
+namespace {
 
-void reset_peak_memory_stats(int index) { device(index).allocator.reset_peaks(); }
+/// The device's allocator, or nullptr if it is not open: asking for numbers opens nothing.
+Allocator* allocator_if_open(int index) {
+  Device* open = device_if_open(index);
+  return open == nullptr ? nullptr : &open->allocator;
+}
+
+}  // namespace
+
+MemoryStats memory_stats(int index) {
+  const Allocator* allocator = allocator_if_open(index);
+  return allocator == nullptr ? MemoryStats{} : allocator->stats();
+}
+
+void reset_peak_memory_stats(int index) {
+  if (Allocator* allocator = allocator_if_open(index)) allocator->reset_peaks();
+}
+
+void reset_accumulated_memory_stats(int index) {
+  if (Allocator* allocator = allocator_if_open(index)) allocator->reset_totals();
+}
 
 void memory_info(int index, int64_t* free_bytes, int64_t* total_bytes) {
   device(index).allocator.memory_info(free_bytes, total_bytes);

@@ -35,6 +35,7 @@ class Allocator {
   void empty_cache();
   MemoryStats stats() const;
   void reset_peaks();
+  void reset_totals();
   void memory_info(int64_t* free_bytes, int64_t* total_bytes) const;
 
   static void record_use(const Allocation* allocation, int stream);
@@ -61,6 +62,7 @@ class Allocator {
   void poll_pending(bool wait);
   void release_cached();
   spyre_event* record_event(int stream);
+  void wait_until_reached(spyre_event* event) const;
   void drain(int stream);
 
   Device& device_;

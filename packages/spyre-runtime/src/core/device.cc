@@ -2,10 +2,14 @@
 #include "core/device.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <optional>
+
+#include "spyre/runtime/text.h"
 
 namespace spyre::runtime {
 namespace detail {
@@ -48,20 +52,8 @@ void after_fork_in_child() {
   }
 }
 
-/// Queued work may use host memory and libraries that are about to go away: let it finish first.
-void at_exit() {
-  if (is_bad_fork.load()) return;
-  is_unusable.store(true);
-  for (auto& entry : devices) {
-    Device* device = entry.load(std::memory_order_acquire);
-    if (device == nullptr) continue;
-    for (int id = 0; id < kStreams; ++id) {
-      if (spyre_stream* stream = device->stream_if_made(id)) {
-        device->api.stream_synchronize(stream, nullptr);  // nobody is left to hear of an error
-      }
-    }
-  }
-}
+/// For processes that end without a call of shut_down() before exit().
+void at_exit() { shut_down(); }
 
 [[noreturn]] void raise_bad_index(int index, size_t count) {
   throw IndexError("spyre device index " + std::to_string(index) +
@@ -94,11 +86,10 @@ Device& open_device(int index) {
 
 void raise_unusable() {
   if (is_bad_fork.load()) {
-    throw RuntimeError(
-        "cannot use spyre in a process forked from one that has already used it; start the process "
-        "with "
-        "the \"spawn\" or \"forkserver\" method of multiprocessing, or use spyre only after the "
-        "fork");
+    throw RuntimeError("cannot use spyre in process " + std::to_string(getpid()) +
+                       ", forked from one that has already opened the device; start subprocesses "
+                       "with the 'spawn' or 'forkserver' method of multiprocessing, or open the "
+                       "device only after the fork");
   }
   throw RuntimeError("cannot use spyre while the process exits");
 }
@@ -128,15 +119,28 @@ DeviceProperties read_properties(const spyre_driver_api& api, spyre_device* hand
                        std::to_string(raw.stick_bytes) + " bytes, but this runtime needs 128");
   }
   DeviceProperties properties;
-  properties.name = raw.name;
+  properties.name = printable(raw.name);
   properties.cores =
       std::min<int>(environment::cores(), std::max<int>(1, static_cast<int>(raw.cores)));
-  properties.memory_bytes = static_cast<int64_t>(raw.memory_bytes);
-  properties.lx_bytes = static_cast<int64_t>(raw.lx_bytes);
-  properties.max_allocation_bytes = static_cast<int64_t>(raw.max_allocation_bytes);
-  properties.driver = api.name;
-  properties.driver_version = api.version;
+  const auto as_signed = [](uint64_t bytes) {
+    return static_cast<int64_t>(std::min<uint64_t>(bytes, std::numeric_limits<int64_t>::max()));
+  };
+  properties.memory_bytes = as_signed(raw.memory_bytes);
+  properties.lx_bytes = as_signed(raw.lx_bytes);
+  properties.max_allocation_bytes = as_signed(raw.max_allocation_bytes);
+  properties.driver = printable(api.name);
+  properties.driver_version = printable(api.version);
   return properties;
+}
+
+/// A device that cannot be used is closed again, so that the next attempt may open it.
+DeviceProperties read_or_close(const spyre_driver_api& api, spyre_device* handle) {
+  try {
+    return read_properties(api, handle);
+  } catch (...) {
+    api.device_close(handle);
+    throw;
+  }
 }
 
 thread_local int current = 0;
@@ -148,7 +152,7 @@ Device::Device(int device_index, uint32_t driver_index)
     : index(device_index),
       api(*driver().api),
       handle(open_in_driver(api, driver_index)),
-      properties(read_properties(api, handle)),
+      properties(read_or_close(api, handle)),
       handles(properties.memory_bytes),
       allocator(*this) {}
 
@@ -185,6 +189,24 @@ int device_count() {
 void ensure_open(int index) { device(index); }
 
 bool is_initialized() { return detail::any_open.load(std::memory_order_relaxed) && !in_bad_fork(); }
+
+void shut_down() noexcept {
+  if (in_bad_fork()) return;
+  detail::is_unusable.store(true);
+  for (auto& entry : detail::devices) {
+    Device* device = entry.load(std::memory_order_acquire);
+    if (device == nullptr) continue;
+    for (int id = 0; id < kStreams; ++id) {
+      if (spyre_stream* stream = device->stream_if_made(id)) {
+        device->api.stream_synchronize(stream, nullptr);  // nobody is left to hear of an error
+      }
+    }
+  }
+}
+
+void check_usable() {
+  if (detail::is_unusable.load(std::memory_order_relaxed)) detail::raise_unusable();
+}
 
 bool in_bad_fork() { return detail::is_bad_fork.load(std::memory_order_relaxed); }
 
@@ -236,7 +258,14 @@ void synchronize(StreamId id) {
 }
 
 void synchronize_device(int index) {
-  Device& owner = device(index);
+  check_usable();
+  const Device* open = device_if_open(index);
+  if (open == nullptr) {  // nothing was ever queued: do not open it for that
+    const int count = device_count();
+    if (index < 0 || index >= count) detail::raise_bad_index(index, static_cast<size_t>(count));
+    return;
+  }
+  const Device& owner = *open;
   spyre_status first_status = SPYRE_OK;
   std::string first_message;
   for (int id = 0; id < kStreams; ++id) {
@@ -256,7 +285,7 @@ void synchronize_device(int index) {
 
 /// Blocks of several threads may share an event; the driver guards itself, `made` guards creation.
 struct Event::Impl {
-  explicit Impl(int index) : device_index(index) {}
+  Impl(int index, bool timed) : device_index(index), is_timed(timed) {}
   ~Impl() {
     // In a forked child or at exit the driver must not be called; the process ends soon.
     spyre_event* event = handle.load();
@@ -264,11 +293,13 @@ struct Event::Impl {
     runtime::device(device_index).api.event_destroy(event);
   }
   const int device_index;
+  const bool is_timed;
   std::atomic<spyre_event*> handle{nullptr};  ///< null: never recorded
   std::mutex mutex;
 };
 
-Event::Event(int device_index) : impl_(std::make_shared<Impl>(device_index)) {}
+Event::Event(int device_index, bool is_timed)
+    : impl_(std::make_shared<Impl>(device_index, is_timed)) {}
 Event::~Event() = default;
 
 void Event::record(StreamId stream) {
@@ -320,6 +351,11 @@ void Event::synchronize() const {
 }
 
 int64_t Event::elapsed_ns(const Event& end) const {
+  if (!impl_->is_timed || !end.impl_->is_timed) {
+    throw ValueError(
+        "cannot measure the time between two events that were not both made with "
+        "enable_timing=True");
+  }
   spyre_event* first = impl_->handle.load();
   spyre_event* last = end.impl_->handle.load();
   if (first == nullptr || last == nullptr) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/environment.h"
+#include "spyre/runtime/text.h"
 
 namespace spyre::runtime {
 namespace {
@@ -115,7 +116,7 @@ const DriverLibrary& driver() {
       loaded.store(library, std::memory_order_release);
       return *library;
     } catch (const RuntimeError& error) {
-      tried += "\n  " + path + ": " + error.what();
+      tried += "\n  " + printable(path) + ": " + printable(error.what());
     }
   }
   throw RuntimeError(std::string("no Spyre driver could be loaded") +
@@ -128,7 +129,8 @@ void DriverCall::raise(spyre_status status) const {
   throw_status(status, message);
 }
 
-void throw_status(spyre_status status, const std::string& message) {
+void throw_status(spyre_status status, const std::string& given) {
+  const std::string message = printable(given);
   switch (status) {
     case SPYRE_INVALID_ARGUMENT: throw ValueError(message);
     case SPYRE_OUT_OF_MEMORY: throw OutOfMemoryError(message);

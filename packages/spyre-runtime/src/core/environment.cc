@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "spyre/runtime/errors.h"
+#include "spyre/runtime/text.h"
 
 namespace spyre::runtime::environment {
 namespace {
@@ -27,7 +28,7 @@ std::optional<int> parse_int(std::string_view text) {
 }
 
 [[noreturn]] void fail(const char* name, std::string_view value, const std::string& allowed) {
-  throw ValueError("environment variable " + std::string(name) + " is \"" + std::string(value) +
+  throw ValueError("environment variable " + std::string(name) + " is \"" + printable(value) +
                    "\", but must be " + allowed);
 }
 

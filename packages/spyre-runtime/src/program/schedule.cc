@@ -132,8 +132,8 @@ class Scheduler {
     return -1;
   }
 
-  int64_t even_rows() const {
-    const int64_t most = std::max<int64_t>(1, kBlock / stage_.block_lanes);
+  int64_t even_rows(int64_t lanes = kBlock) const {
+    const int64_t most = std::max<int64_t>(1, lanes / stage_.block_lanes);
     const int64_t rows = extent(stage_.row_loop);
     return rows <= most ? std::max<int64_t>(rows, 1) : ceil_div(rows, ceil_div(rows, most));
   }
@@ -171,7 +171,7 @@ class Scheduler {
     // A row that fits one block keeps its registers from phase to phase.
     stage_.block_lanes =
         even_piece(extent(along), total(true) <= kMaxBlockLanes ? kMaxBlockLanes : 2 * kBlock);
-    stage_.block_rows = stage_.row_loop < 0 ? 1 : even_rows();
+    stage_.block_rows = stage_.row_loop < 0 ? 1 : even_rows(2 * kBlock);
   }
 
   /// Lanes of the epilogue run along a loop that one operand alone walks, best where results are

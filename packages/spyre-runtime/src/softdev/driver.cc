@@ -196,7 +196,7 @@ void check_one_device(const spyre_device& event, const spyre_device& stream) {
 spyre_status event_record(spyre_event* event, spyre_stream* stream, char* error) {
   return guarded(error, [&] {
     check_one_device(required(event, "event").device, required(stream, "stream").device);
-    auto point = std::make_shared<Point>();
+    auto point = std::make_shared<Point>(stream->stream.error());
     stream->stream.record(point);
     event->event.set_point(std::move(point));
   });
@@ -218,7 +218,13 @@ spyre_status event_query(spyre_event* event, char* error) {
 
 spyre_status event_synchronize(spyre_event* event, char* error) {
   return guarded(error, [&] {
-    if (const auto point = required(event, "event").event.point()) point->wait();
+    const auto point = required(event, "event").event.point();
+    if (point == nullptr) return SPYRE_OK;
+    point->wait();
+    std::string message;
+    const spyre_status status = point->error().take(&message);
+    if (status != SPYRE_OK) write_error(error, message);
+    return status;
   });
 }
 

@@ -177,14 +177,7 @@ void Stream::wait_for(uint64_t ticket) {
 
 spyre_status Stream::synchronize(std::string* message) {
   wait_for(submitted_.load());
-  if (!has_error_.load(std::memory_order_acquire)) return SPYRE_OK;
-  const std::lock_guard lock(error_mutex_);
-  const spyre_status status = error_status_;
-  *message = std::move(error_message_);
-  error_status_ = SPYRE_OK;
-  error_message_.clear();
-  has_error_.store(false, std::memory_order_release);
-  return status;
+  return error_->take(message);
 }
 
 template <class Body>
@@ -194,12 +187,7 @@ void Stream::run_guarded(Body&& body) noexcept {
   } catch (...) {
     std::string message;
     const spyre_status status = current_exception_status(&message);
-    const std::lock_guard lock(error_mutex_);
-    if (error_status_ == SPYRE_OK) {
-      error_status_ = status;
-      error_message_ = std::move(message);
-      has_error_.store(true, std::memory_order_release);
-    }
+    error_->keep(status, std::move(message));
   }
 }
 

@@ -72,7 +72,7 @@ using Task = std::variant<LaunchTask, TransferTask, CopyTask, RecordTask, WaitTa
 /// idle stream runs it at once, since waking a thread costs more than the task; and a caller that
 /// waits for the stream helps to empty its queue.
 ///
-/// Locks: mutex_ guards the queue and is never held while a task runs; error_mutex_ is a leaf.
+/// Locks: mutex_ guards the queue and is never held while a task runs; KeptError's is a leaf.
 class Stream {
  public:
   Stream(Memory& memory, ThreadPool& pool) : memory_(memory), pool_(pool) {}
@@ -93,6 +93,7 @@ class Stream {
     const uint64_t submitted = submitted_.load();
     return completed_.load() >= submitted;
   }
+  const std::shared_ptr<KeptError>& error() const { return error_; }
   /// Waits for all tasks submitted so far. Returns, once, the first error since the last call.
   spyre_status synchronize(std::string* message);
 
@@ -139,10 +140,7 @@ class Stream {
   bool stops_ = false;
   std::thread worker_;
 
-  std::mutex error_mutex_;
-  std::atomic<bool> has_error_{false};
-  spyre_status error_status_ = SPYRE_OK;
-  std::string error_message_;
+  const std::shared_ptr<KeptError> error_ = std::make_shared<KeptError>();
 
   // For the holder of the turn.
   uint64_t scratch_ = 0;

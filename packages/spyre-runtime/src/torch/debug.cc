@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "spyre/runtime/text.h"
+
 namespace spyre::aten {
 namespace {
 
@@ -14,7 +16,8 @@ bool read_environment() {
   const char* value = std::getenv("TORCH_SPYRE_DEBUG");
   const std::string_view text = value == nullptr ? "" : value;
   if (text.empty() || text == "0") return false;
-  TORCH_CHECK_VALUE(text == "1", "environment variable TORCH_SPYRE_DEBUG is \"", value,
+  TORCH_CHECK_VALUE(text == "1", "environment variable TORCH_SPYRE_DEBUG is \"",
+                    runtime::printable(value),
                     "\"; allowed are 1 (log to stderr) and 0 (the default)");
   return true;
 }

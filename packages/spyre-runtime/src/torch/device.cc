@@ -15,11 +15,8 @@ c10::DeviceIndex device_count_or_zero() noexcept {
   }
 }
 
-void check_not_forked() {
-  TORCH_CHECK(
-      !runtime::in_bad_fork(),
-      "cannot use spyre in a forked subprocess of a process that has opened the device; start "
-      "subprocesses with the 'spawn' or 'forkserver' method instead");
+void check_usable() {
+  translated([] { runtime::check_usable(); });
 }
 
 void record_use(const c10::DataPtr& data, runtime::StreamId stream) {

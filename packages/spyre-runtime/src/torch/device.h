@@ -18,8 +18,8 @@ int checked_device(int64_t index);
 int checked_device(c10::Device device);
 /// Visible devices; 0 if enumeration fails (for callers that must not throw).
 c10::DeviceIndex device_count_or_zero() noexcept;
-/// Throws if this process was forked from one that had opened a device.
-void check_not_forked();
+/// Throws in a fork of a process that had opened a device, and while the process exits.
+void check_usable();
 
 runtime::StreamId to_stream_id(const c10::Stream& stream);
 c10::Stream to_c10_stream(runtime::StreamId stream);

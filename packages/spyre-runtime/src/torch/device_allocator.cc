@@ -18,13 +18,12 @@ void delete_allocation(void* context) {
   runtime::free(static_cast<runtime::Allocation*>(context));
 }
 
-void set_stat(c10::CachingAllocator::StatArray& stat, int64_t current, int64_t peak,
-              int64_t allocated, int64_t freed) {
+void set_stat(c10::CachingAllocator::StatArray& stat, const runtime::Gauge& gauge) {
   auto& total = stat[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
-  total.current = current;
-  total.peak = peak;
-  total.allocated = allocated;
-  total.freed = freed;
+  total.current = gauge.current;
+  total.peak = gauge.peak;
+  total.allocated = gauge.raised;
+  total.freed = gauge.lowered;
 }
 
 class SpyreAllocator final : public c10::DeviceAllocator {
@@ -71,18 +70,22 @@ class SpyreAllocator final : public c10::DeviceAllocator {
     c10::CachingDeviceAllocator::DeviceStats stats;
     if (!runtime::is_initialized()) return stats;
     const runtime::MemoryStats own = translated([&] { return runtime::memory_stats(index); });
-    const int64_t live = own.allocations - own.frees;
-    set_stat(stats.allocation, live, live, own.allocations, own.frees);
-    set_stat(stats.active, live, live, own.allocations, own.frees);
-    set_stat(stats.allocated_bytes, own.allocated, own.allocated_peak, 0, 0);
-    set_stat(stats.active_bytes, own.allocated, own.allocated_peak, 0, 0);
-    set_stat(stats.requested_bytes, own.allocated, own.allocated_peak, 0, 0);
-    set_stat(stats.reserved_bytes, own.reserved, own.reserved_peak, 0, 0);
+    set_stat(stats.allocation, own.blocks);
+    set_stat(stats.active, own.blocks);
+    set_stat(stats.allocated_bytes, own.allocated);
+    set_stat(stats.active_bytes, own.allocated);
+    set_stat(stats.requested_bytes, own.allocated);
+    set_stat(stats.reserved_bytes, own.reserved);
     stats.num_alloc_retries = own.retries;
     stats.num_ooms = own.ooms;
     return stats;
   }
-  void resetAccumulatedStats(c10::DeviceIndex device) override { checked_device(device); }
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    const int index = checked_device(device);
+    if (runtime::is_initialized()) {
+      translated([&] { runtime::reset_accumulated_memory_stats(index); });
+    }
+  }
   void resetPeakStats(c10::DeviceIndex device) override {
     const int index = checked_device(device);
     if (runtime::is_initialized()) translated([&] { runtime::reset_peak_memory_stats(index); });
@@ -108,7 +111,7 @@ const bool registered = [] {
 }();
 
 runtime::StreamId stream_of(int device) {
-  check_not_forked();
+  check_usable();
   if (C10_UNLIKELY(!runtime::is_initialized())) {
     SPYRE_DEBUG("opening spyre:" << device);
   }

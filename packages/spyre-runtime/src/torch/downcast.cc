@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "spyre/runtime/text.h"
 #include "torch/errors.h"
 
 namespace spyre::aten {
@@ -29,7 +30,8 @@ bool enabled_by_environment() {
   const char* value = std::getenv("TORCH_SPYRE_DOWNCAST_WARN");
   const std::string_view text = value == nullptr ? "" : value;
   if (text.empty() || text == "1") return true;
-  TORCH_CHECK_VALUE(text == "0", "environment variable TORCH_SPYRE_DOWNCAST_WARN is \"", value,
+  TORCH_CHECK_VALUE(text == "0", "environment variable TORCH_SPYRE_DOWNCAST_WARN is \"",
+                    runtime::printable(value),
                     "\"; allowed are 1 (the default: warn) and 0 (do not)");
   return false;
 }

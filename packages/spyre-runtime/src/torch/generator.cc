@@ -9,6 +9,8 @@
 
 #include <array>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "torch/device.h"
 #include "torch/errors.h"
@@ -37,16 +39,18 @@ class SpyreGenerator final : public c10::GeneratorImpl {
     auto lock = lock_host();
     return impl()->seed();
   }
-  void set_offset(uint64_t) override {
-    TORCH_CHECK_NOT_IMPLEMENTED(false,
-                                "a spyre generator has no offset; set its seed or its state");
+  // Pickling asks for the offset of every device's generators. All of this one is in its state.
+  void set_offset(uint64_t offset) override {
+    TORCH_CHECK_VALUE(offset == 0, "cannot set the offset of a spyre generator to ", offset,
+                      ": it has none; set its seed or its state");
   }
-  uint64_t get_offset() const override {
-    TORCH_CHECK_NOT_IMPLEMENTED(false,
-                                "a spyre generator has no offset; read its seed or its state");
-  }
+  uint64_t get_offset() const override { return 0; }
   void set_state(const c10::TensorImpl& state) override {
     auto lock = lock_host();
+    const int64_t bytes = impl()->get_state()->numel();
+    TORCH_CHECK_VALUE(state.numel() == bytes, "the state of a spyre generator has ", bytes,
+                      " bytes, found ", state.numel(),
+                      "; pass what torch.spyre.get_rng_state() or get_state() returned");
     impl()->set_state(state);
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
@@ -81,18 +85,49 @@ SpyreGenerator* as_spyre(const at::Generator& generator) {
 
 }  // namespace
 
+namespace {
+
+struct Defaults {
+  std::mutex mutex;  ///< guards the seed and the making of generators
+  std::optional<uint64_t> seed;
+  std::array<std::once_flag, kMaxDevices> made;
+  std::array<at::Generator, kMaxDevices> generators;
+};
+
+Defaults& defaults() {
+  // Leaked: PyTorch may ask for a generator while static destructors run.
+  static auto& instance = *new Defaults;
+  return instance;
+}
+
+}  // namespace
+
 const at::Generator& default_generator(c10::DeviceIndex device) {
-  // Leaked: PyTorch may ask for it while static destructors run.
-  static auto& generators = *new std::array<at::Generator, kMaxDevices>;
-  static auto& made = *new std::array<std::once_flag, kMaxDevices>;
+  Defaults& own = defaults();
   const int index = checked_device(device);
   TORCH_CHECK_INDEX(index < kMaxDevices, "spyre device index ", index, " is above the supported ",
                     kMaxDevices - 1);
-  std::call_once(made[index], [&] {
-    generators[index] = make_generator(static_cast<c10::DeviceIndex>(index));
-    generators[index].seed();
+  at::Generator& generator = own.generators[index];
+  std::call_once(own.made[index], [&] {
+    at::Generator made = make_generator(static_cast<c10::DeviceIndex>(index));
+    const std::lock_guard lock(own.mutex);
+    if (own.seed.has_value()) {
+      made.set_current_seed(*own.seed);
+    } else {
+      made.seed();
+    }
+    generator = std::move(made);
   });
-  return generators[index];
+  return generator;
+}
+
+void seed_default_generators(uint64_t seed) {
+  Defaults& own = defaults();
+  const std::lock_guard lock(own.mutex);
+  own.seed = seed;
+  for (at::Generator& generator : own.generators) {
+    if (generator.defined()) generator.set_current_seed(seed);
+  }
 }
 
 at::Generator make_generator(c10::DeviceIndex device) {

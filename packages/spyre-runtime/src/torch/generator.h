@@ -10,6 +10,9 @@ namespace spyre::aten {
 
 /// The default generator of a device (-1: the current one); lives as long as the process.
 const at::Generator& default_generator(c10::DeviceIndex device);
+/// Seeds the default generators of all devices, also those not made yet. Enumerates no devices:
+/// torch.manual_seed asks for this on behalf of CPU users too.
+void seed_default_generators(uint64_t seed);
 at::Generator make_generator(c10::DeviceIndex device);
 
 /// The CPU generator that makes a Spyre generator's numbers, for ops that run on the host. Throws

@@ -105,13 +105,14 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device,
-              const c10::EventFlag) const override {
+              const c10::EventFlag flag) const override {
     const runtime::StreamId id = to_stream_id(stream);
     TORCH_CHECK_VALUE(device == -1 || device == id.device,
                       "an event of spyre:", static_cast<int>(device),
                       " cannot be recorded on a stream of spyre:", id.device);
     translated([&] {
-      if (*event == nullptr) *event = new runtime::Event(id.device);
+      if (*event == nullptr)
+        *event = new runtime::Event(id.device, flag == c10::EventFlag::BACKEND_DEFAULT);
       static_cast<runtime::Event*>(*event)->record(id);
     });
   }

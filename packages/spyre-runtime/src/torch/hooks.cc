@@ -18,7 +18,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return device_count_or_zero() > 0; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return runtime::is_initialized(); }
   void init() const override {
-    check_not_forked();
+    check_usable();
     translated([] { runtime::ensure_open(runtime::current_device()); });
   }
 

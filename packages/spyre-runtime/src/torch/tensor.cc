@@ -102,7 +102,7 @@ runtime::Allocation* placeholder(int device, HostDtype dtype) {
 }
 
 c10::DataPtr no_memory(int device) {
-  check_not_forked();
+  check_usable();
   return {nullptr, nullptr, device_allocator()->raw_deleter(),
           c10::Device(kSpyre, static_cast<c10::DeviceIndex>(device))};
 }

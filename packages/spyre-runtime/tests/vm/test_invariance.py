@@ -15,7 +15,11 @@ digest = hashlib.sha256()
 a, b = (torch.randn(*s).half().to("spyre") for s in ((300, 700), (700, 333)))
 x = torch.randn(3, 70001).to("spyre")
 gelu = torch.nn.functional.gelu(a)
-for result in (a @ b, a.sum(), a.sum(0), torch.softmax(a, -1), x.sum(-1), x.mean(), gelu):
+wide = a * torch.exp2(torch.arange(700) % 24 - 12).half().to("spyre")
+q = torch.randn(6, 12, 70, 32).half().to("spyre")
+attention = torch.nn.functional.scaled_dot_product_attention(q, q, q)
+products = a @ b, wide @ (b * 2**-9), attention
+for result in (*products, a.sum(), a.sum(0), torch.softmax(a, -1), x.sum(-1), x.mean(), gelu):
     digest.update(result.cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
 print(digest.hexdigest())
 """

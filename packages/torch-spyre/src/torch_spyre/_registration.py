@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from types import ModuleType
 from typing import NoReturn
 
@@ -54,7 +55,24 @@ def _register() -> None:
     from spyre_runtime.post_import import when_imported
 
     for module, hook in spyre_inductor.post_import_hooks().items():
-        when_imported(module, hook)
+        when_imported(module, _harmless(module, hook))
+
+
+def _harmless(module: str, hook: Callable[[], None]) -> Callable[[], None]:
+    """Return ``hook`` with its exceptions as warnings: who compiles for the CPU imports it too."""
+
+    def run() -> None:
+        try:
+            hook()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the compiler
+            warnings.warn(
+                f"torch-spyre could not prepare {module}, so compiling for {DEVICE_NAME} will "
+                f"fail: {type(error).__name__}: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    return run
 
 
 def _register_broken(message: str, cause: BaseException | None) -> None:

@@ -3,16 +3,76 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
-from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+from torch._inductor.codegen.wrapper import (
+    EnterCudaStreamContextLine,
+    PythonWrapperCodegen,
+    SubgraphPythonWrapperCodegen,
+)
+from torch._inductor.virtualized import V
 from typing_extensions import override
 
-_IMPORTS = "from spyre_inductor.codegen.launch import load_program, on_device"
+from spyre_inductor.codegen.scheduling import SpyreScheduling
+
+_IMPORTS = """
+from contextlib import nullcontext
+from torch._dynamo.graph_bytecode_inputs import get_external_object_by_index
+from spyre_inductor.codegen.launch import load_program, on_device
+"""
 
 
-class SpyreWrapper(PythonWrapperCodegen):
+@dataclasses.dataclass
+class EnterStreamLine(EnterCudaStreamContextLine):
+    """A `with` line for the stream that the user gave.
+
+    Inductor's own line names a variable that only a device guard of its GPUs sets.
+    """
+
+    user_object: int | None
+
+    @override
+    def codegen(self, code: Any) -> None:
+        # Blocks are not nested: outside of all, the caller's own stream is current.
+        stream = (
+            "nullcontext()"
+            if self.user_object is None
+            else f"get_external_object_by_index({self.user_object})"
+        )
+        code.writeline(f"with {stream}:")
+        code.do_indent()
+
+
+class _InOrder:
+    """Emits what the scheduler still collects before lines that are about its place in a stream."""
+
+    def generate_fallback_kernel(self, node: Any) -> None:
+        # Nodes without a device (events, effects) come here without a flush by Inductor.
+        _emit_pending()
+        super().generate_fallback_kernel(node)  # type: ignore[misc]
+
+    def codegen_cuda_stream_enter(self, stream_idx: int) -> EnterCudaStreamContextLine:
+        _emit_pending()
+        line = EnterStreamLine(
+            stream_idx, V.graph.scheduler.stream_idx_to_user_obj_idx.get(stream_idx)
+        )
+        self.writeline(line)  # type: ignore[attr-defined]
+        return line
+
+    def codegen_cuda_stream_exit(self) -> None:
+        _emit_pending()
+        super().codegen_cuda_stream_exit()  # type: ignore[misc]
+
+
+def _emit_pending() -> None:
+    for backend in V.graph.scheduler.backends.values():
+        if isinstance(backend, SpyreScheduling):
+            backend.flush()
+
+
+class SpyreWrapper(_InOrder, PythonWrapperCodegen):
     """Inductor's Python wrapper with device indices in allocations."""
 
     @staticmethod
@@ -51,7 +111,7 @@ class SpyreWrapper(PythonWrapperCodegen):
         return with_index(line, device)
 
 
-class SpyreSubgraphWrapper(SubgraphPythonWrapperCodegen):
+class SpyreSubgraphWrapper(_InOrder, SubgraphPythonWrapperCodegen):
     """The same inside a subgraph (cond, while_loop, partitions)."""
 
     @override

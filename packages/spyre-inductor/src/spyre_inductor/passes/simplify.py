@@ -207,16 +207,16 @@ def _inverse(value: Value, make: _Make) -> Value | None:
 def _any_above(value: Value, make: _Make) -> Value | None:
     """Any(x != -infinity): the largest is another number; a NaN is the largest of all."""
     test = value.args[0]
-    if test is None or test.op != "ne" or test.args[0] is None:
+    if test is None or test.op != "ne":
         return None
     x, bound = test.args
-    if _constant(bound) != -math.inf:
+    if x is None or _constant(bound) != -math.inf:
         return None
     return make("ne", (make("reduce_max", (x,), "F", x.dtype), bound), "B", torch.bool)
 
 
-def _weights(value: Value | None) -> tuple[Value, Value] | None:
-    """Value == exp(x - max(x)) / sum(exp(x - max(x))): gives x and the sum."""
+def _weights(value: Value | None) -> tuple[Value, Value, Value] | None:
+    """Value == exp(x - max(x)) / sum(exp(x - max(x))): gives x, its maximum and the sum."""
     if value is None or value.op != "div":
         return None
     weight, total = value.args
@@ -226,8 +226,9 @@ def _weights(value: Value | None) -> tuple[Value, Value] | None:
     if total.args[0] is not weight or centred is None or centred.op != "sub":
         return None
     x, top = centred.args
-    is_softmax = top is not None and top.op == "reduce_max" and top.args[0] is x
-    return (x, total) if is_softmax and x is not None else None
+    if x is None or top is None or top.op != "reduce_max" or top.args[0] is not x:
+        return None
+    return x, top, total
 
 
 def _softmax(value: Value, make: _Make) -> Value | None:
@@ -253,8 +254,8 @@ def _safe_softmax(value: Value, make: _Make) -> Value | None:
     found = _weights(make("div", (weight, inverse.args[0]), "F", product.dtype))
     if found is None or not _is_masked(masked, found[0]):
         return None
-    x, total = found
-    top = make("where", (masked, zero, weight.args[0].args[1]), "F", _F)
+    x, top, total = found
+    top = make("where", (masked, zero, top), "F", _F)
     weight = make("exp", (make("sub", (x, top), "F", _F),), "F", weight.dtype)
     total = make("reduce_sum", (weight,), "F", total.dtype)
     inverse = make("where", (masked, zero, make("reciprocal", (total,), "F", _F)), "F", _F)

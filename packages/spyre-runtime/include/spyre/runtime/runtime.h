@@ -24,8 +24,12 @@ int device_count();
 /// Opens the device on first use. Throws IndexError naming the index and the count.
 void ensure_open(int device);
 bool is_initialized();  ///< whether any device has been opened in this process
-bool in_bad_fork();     ///< whether this process was forked from one with an open device
-int current_device();   ///< of this thread
+/// Waits for all queued work and refuses any more. To be called before static destructors run: work
+/// may use host memory and libraries, oneDNN among them, that go away with these.
+void shut_down() noexcept;
+void check_usable();   ///< throws after shut_down() and in a bad fork
+bool in_bad_fork();    ///< whether this process was forked from one with an open device
+int current_device();  ///< of this thread
 void set_current_device(int device);  ///< range-checked
 
 struct DeviceProperties {
@@ -53,7 +57,7 @@ void synchronize_device(int device);
 
 class Event {  // RAII over a driver event
  public:
-  explicit Event(int device);
+  explicit Event(int device, bool is_timed = true);
   ~Event();
   void record(StreamId stream);
   void block(StreamId stream) const;
@@ -135,11 +139,33 @@ void relayout(Allocation* allocation, const layout::Layout& layout, layout::Host
 /// asks for it).
 void record_use(Allocation* allocation, StreamId stream);
 void empty_cache();
+/// A level that rises and falls.
+struct Gauge {
+  int64_t current = 0;
+  int64_t peak = 0;    ///< since the last reset of the peaks
+  int64_t raised = 0;  ///< sum of all that was added since the last reset of the totals
+  int64_t lowered = 0;
+
+  void raise(int64_t amount) {
+    current += amount;
+    raised += amount;
+    if (current > peak) peak = current;
+  }
+  void lower(int64_t amount) {
+    current -= amount;
+    lowered += amount;
+  }
+};
 struct MemoryStats {
-  int64_t allocated, allocated_peak, reserved, reserved_peak, allocations, frees, retries, ooms;
+  Gauge blocks;     ///< allocations that live
+  Gauge allocated;  ///< their bytes
+  Gauge reserved;   ///< bytes taken from the device, in use or cached
+  int64_t retries = 0;
+  int64_t ooms = 0;
 };
 MemoryStats memory_stats(int device);
 void reset_peak_memory_stats(int device);
+void reset_accumulated_memory_stats(int device);
 void memory_info(int device, int64_t* free_bytes, int64_t* total_bytes);
 
 // --- transfers -----------------------------------------------------------------------------------

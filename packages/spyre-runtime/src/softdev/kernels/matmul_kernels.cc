@@ -189,7 +189,6 @@ void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t fir
   const bool affine = view.digits == nullptr;
   const bool along = affine && std::min(view.inner_run, depth) >= std::min(kLeastRun, depth);
   const bool across = affine && !along && view.outer_contiguous;
-  constexpr int64_t kFetch = 4;
   constexpr int64_t kStrip =
       32;  // rows that stay in the first-level cache until they are converted
   for (int64_t i0 = 0; i0 < count; i0 += kStrip) {
@@ -199,12 +198,6 @@ void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t fir
     for (int64_t i = i0; i < i_end; ++i) {
       uint16_t* row = out + i * pitch;
       if (along) {
-        if (i + kFetch < count) {
-          const T* next = base + element(view, first + i + kFetch, 0);
-          for (int64_t k = 0; k < std::min(view.inner_run, depth);
-               k += 64 / static_cast<int64_t>(sizeof(T)))
-            __builtin_prefetch(next + k, 0, 2);
-        }
         for (int64_t k = 0; k < depth; k += view.inner_run)
           convert_run(row + k, base + element(view, first + i, k),
                       std::min(view.inner_run, depth - k), convert);

@@ -24,8 +24,8 @@ constexpr int64_t kGroupBytes = int64_t{512} << 10;
 // Below this, what is handed on stays in the caches anyway.
 constexpr int64_t kLeastBytes = int64_t{1} << 20;
 
-/// How a stage is cut in slices: a slice is one iteration of the loops before `loop`, and so many of
-/// that loop itself.
+/// How a stage is cut in slices: a slice is one iteration of the loops before `loop`, and so many
+/// of that loop itself.
 struct Cut {
   size_t loop = 0;
   int64_t iterations = 1;
@@ -114,8 +114,7 @@ class Finder {
         handed_on += program_.buffers[b].bytes;
     }
     if (handed_on < kLeastBytes || chain_.cost_ns < kInlineNs) return std::nullopt;
-    chain_.group =
-        std::clamp<int64_t>(kGroupBytes * chain_.slices / handed_on, 1, chain_.slices);
+    chain_.group = std::clamp<int64_t>(kGroupBytes * chain_.slices / handed_on, 1, chain_.slices);
     note_arguments();
     return std::move(chain_);
   }
@@ -144,8 +143,7 @@ class Finder {
     // An operand that every slice shares is better read once.
     for (int access : s.matmul ? s.matmul->operands() : std::array<int, 2>{-1, -1}) {
       if (access < 0) continue;
-      const std::optional<Reach> r =
-          reach(stage, stage.accesses[static_cast<size_t>(access)], *c);
+      const std::optional<Reach> r = reach(stage, stage.accesses[static_cast<size_t>(access)], *c);
       if (r && r->step == 0) return false;
     }
     if (!is_linked || !std::all_of(uses.begin(), uses.end(), is_sliced) || shares_memory(uses))
@@ -251,8 +249,7 @@ void run_chain(const Chain& chain, const Stages& stages, void* const* buffers, T
   divide(groups, cores, false, pool, [&](int64_t begin, int64_t end) {
     static thread_local Workspace packed;
     for (int64_t g = begin; g < end; ++g) {
-      const int64_t first = g * chain.group,
-                    last = std::min(chain.slices, first + chain.group);
+      const int64_t first = g * chain.group, last = std::min(chain.slices, first + chain.group);
       for (size_t s = chain.first; s < chain.first + chain.count; ++s) {
         const LoadedStage& stage = *stages[s];
         if (stage.matmul) {

@@ -69,7 +69,8 @@ Multiplier::Levels Multiplier::levels(const Block& block, int64_t codes, uint16_
   if (block.is_half()) return {{{block.data, block.scale}, {}}, 1};
   uint16_t *high = memory, *low = memory + codes;
   int scale = 0, lower_scale = 0;
-  if (!engine().half || !kernels().codes_to_halves(high, low, block.data, codes, &scale, &lower_scale))
+  if (!engine().half ||
+      !kernels().codes_to_halves(high, low, block.data, codes, &scale, &lower_scale))
     return {};
   return {{{high, scale}, {low, lower_scale}}, 2};
 }
@@ -83,8 +84,8 @@ void Multiplier::add_product(const Level& a, int64_t m, const Level& b, int64_t 
   }
   *exponent = wanted;
   blas::brgemm(m, width, depth, left_pitch(depth), width, ldc, add,
-               reinterpret_cast<const at::Half*>(a.data),
-               reinterpret_cast<const at::Half*>(b.data), c, true);
+               reinterpret_cast<const at::Half*>(a.data), reinterpret_cast<const at::Half*>(b.data),
+               c, true);
 }
 
 void Multiplier::in_bfloat16(const Block& a, int64_t m, const Block& b, int64_t width,
