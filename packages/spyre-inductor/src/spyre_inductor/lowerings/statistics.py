@@ -36,10 +36,10 @@ _BATCH_NORMS = (
 
 
 def correct_batch_norms() -> None:
-    """Saved statistics have the dtype of the input, and none are saved without training.
+    """Saved statistics have eager's dtype, and none are saved without training.
 
-    Eager computes these operations as the CPU does; the decompositions make this difference for
-    the CPU alone.
+    Eager has a kernel for `native_batch_norm`, which saves float32, and computes the others as the
+    CPU does, in the dtype of the input; the decompositions make this difference for the CPU alone.
     """
     from torch._inductor.decomposition import decompositions
 
@@ -60,10 +60,11 @@ def _with_statistics_as_eager(original: Callable[..., Any], target: Any) -> Call
         if x.device.type != torch_compat.DEVICE_TYPE:
             return results
         output, mean, rstd, *running = results
+        dtype = torch.float32 if target is aten.native_batch_norm.default else x.dtype
         if given.get("training", "no_training" not in str(target)):
-            saved = mean.to(x.dtype), rstd.to(x.dtype)
+            saved = mean.to(dtype), rstd.to(dtype)
         else:
-            saved = x.new_zeros((0,)), x.new_zeros((0,))
+            saved = x.new_zeros((0,), dtype=dtype), x.new_zeros((0,), dtype=dtype)
         return output, *saved, *running
 
     decomposition._spyre_wrapped = True  # type: ignore[attr-defined]
