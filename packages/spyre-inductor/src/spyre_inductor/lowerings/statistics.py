@@ -36,10 +36,9 @@ _BATCH_NORMS = (
 
 
 def correct_batch_norms() -> None:
-    """Saved statistics have eager's dtype, and none are saved without training.
+    """None are saved without training, as in eager; the decompositions see to it for the CPU alone.
 
-    Eager has a kernel for `native_batch_norm`, which saves float32, and computes the others as the
-    CPU does, in the dtype of the input; the decompositions make this difference for the CPU alone.
+    What is saved is float32, as by eager's kernel of `native_batch_norm`.
     """
     from torch._inductor.decomposition import decompositions
 
@@ -60,12 +59,9 @@ def _with_statistics_as_eager(original: Callable[..., Any], target: Any) -> Call
         if x.device.type != torch_compat.DEVICE_TYPE:
             return results
         output, mean, rstd, *running = results
-        dtype = torch.float32 if target is aten.native_batch_norm.default else x.dtype
-        if given.get("training", "no_training" not in str(target)):
-            saved = mean.to(dtype), rstd.to(dtype)
-        else:
-            saved = x.new_zeros((0,), dtype=dtype), x.new_zeros((0,), dtype=dtype)
-        return output, *saved, *running
+        if not given.get("training", "no_training" not in str(target)):
+            mean, rstd = (x.new_zeros((0,), dtype=torch.float32) for _ in range(2))
+        return output, mean, rstd, *running
 
     decomposition._spyre_wrapped = True  # type: ignore[attr-defined]
     return decomposition
