@@ -33,6 +33,7 @@ from spyre_inductor.lowerings.statistics import STATISTICS, correct_batch_norms
 from spyre_inductor.ops.handler import ValueHandler
 from spyre_inductor.ops.matmul import MATMUL
 from spyre_inductor.ops.table import SEN169_DTYPES, STORAGE_DTYPES
+from spyre_inductor.report_log import note_graph
 
 aten = torch.ops.aten
 
@@ -446,6 +447,7 @@ def retry_unsupported(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(inner_compile)
     def compile_graph(gm: Any, *args: Any, **kwargs: Any) -> Any:
+        note_graph()
         forced: dict[str, str] = {}
         token = _forced.set(forced)
         pristine, meta = _copy_graph(gm.graph), dict(gm.meta)
