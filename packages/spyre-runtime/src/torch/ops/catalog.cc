@@ -124,7 +124,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
       {"indexing", index_kernels()},
       {"creation", fill_kernels()},
       {"joining", join_kernels()},
-      {"scan", scan_kernels()},
       {"attention", attention_kernels()},
       {"convolution", convolution_kernels()},
       {"pooling", pool_kernels()},
