@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Environment variables mean what the API page says; a bad value is an error that says so."""
 
+import os
+import textwrap
+
 import pytest
 
 WORK = """
@@ -58,14 +61,17 @@ def test_a_bad_value_names_the_variable_and_the_value(python, name, value):
 
 
 def test_results_do_not_depend_on_cores_planning_or_threads(python):
-    expected = python(WORK).out
-    for setting in (
-        {"SENCORES": "1"},
-        {"SENCORES": "7", "LX_PLANNING": "1"},
-        {"LX_PLANNING": "1", "DXP_LX_FRAC_AVAIL": "0.1", "OMP_NUM_THREADS": "1"},
-        {"FLEX_DEVICE": "VF"},
+    one_thread = f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\n"
+    work = textwrap.dedent(WORK)
+    expected = python(work).out
+    for code, setting in (
+        (work, {"SENCORES": "1"}),
+        (work, {"SENCORES": "2", "LX_PLANNING": "1", "DXP_LX_FRAC_AVAIL": "1.0"}),
+        (one_thread + work, {"SENCORES": "7", "LX_PLANNING": "1"}),
+        (work, {"LX_PLANNING": "1", "DXP_LX_FRAC_AVAIL": "0.01", "OMP_NUM_THREADS": "1"}),
+        (work, {"FLEX_DEVICE": "VF", "SENCORES": "31"}),
     ):
-        assert python(WORK, **setting).out == expected, setting
+        assert python(code, **setting).out == expected, setting
 
 
 def test_settings_reach_the_config_module(python):

@@ -24,16 +24,24 @@ def run_block(monkeypatch, **environment):
         return torch.compile(block, backend="spyre")(x).cpu(), log
 
 
-@pytest.mark.parametrize("cores", ["1", "2", "7", "32"])
-@pytest.mark.parametrize("planning", ["0", "1"])
-def test_cores_and_lx_change_nothing(monkeypatch, cores, planning):
-    expected, _ = run_block(monkeypatch, SENCORES="32", LX_PLANNING="0")
-    actual, log = run_block(
-        monkeypatch, SENCORES=cores, LX_PLANNING=planning, DXP_LX_FRAC_AVAIL="0.5"
-    )
-    assert torch.equal(expected, actual)
+@pytest.fixture(scope="module")
+def undivided():
+    """The result on one core without scratchpads."""
+    torch.ones(1, device="spyre")  # the device opens with all its cores
+    with pytest.MonkeyPatch.context() as patch:
+        return run_block(patch, SENCORES="1", LX_PLANNING="0")[0]
+
+
+@pytest.mark.parametrize("cores", ["1", "2", "3", "7", "16", "31", "32"])
+@pytest.mark.parametrize("lx", ["none", "0.01", "1.0"])
+def test_cores_and_lx_change_nothing(monkeypatch, undivided, cores, lx):
+    planning = {} if lx == "none" else {"LX_PLANNING": "1", "DXP_LX_FRAC_AVAIL": lx}
+    actual, log = run_block(monkeypatch, SENCORES=cores, **planning)
+    assert torch.equal(undivided, actual)
     kinds = {b.kind for p, _ in log.programs for n, b in p.buffers.items() if n in p.used()}
-    assert ("lx" in kinds) <= (planning == "1")
+    assert ("lx" in kinds) <= (lx != "none")
+    divided = {loop.parts for p, _ in log.programs for k in p.kernels for loop in k.loops}
+    assert max(divided, default=0) <= int(cores)
 
 
 def test_lx_is_used_where_divisions_agree(monkeypatch):

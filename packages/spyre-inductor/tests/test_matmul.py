@@ -49,6 +49,26 @@ def test_transposed_and_sliced_operands():
     assert stages(log) == [2]
 
 
+@pytest.mark.parametrize(
+    "operand",
+    [
+        torch.zeros_like,
+        lambda x: torch.full((5,), 0.5, dtype=x.dtype, device=x.device).expand(3, 5),
+        lambda x: (torch.arange(15, device=x.device).view(5, 3).t() / 8).to(x.dtype),
+    ],
+    ids=["zeros", "expanded", "arange"],
+)
+def test_a_computed_operand_is_loaded_too(operand):
+    x, w = torch.randn(3, 5), torch.randn(5, 4)
+
+    check(
+        lambda x, w: (operand(x) @ w, (x @ w) @ torch.ones(4, 6, dtype=x.dtype, device=x.device)),
+        x.half(),
+        w.half(),
+        tolerance=3e-2,
+    )
+
+
 def heads_in_place(x, wq, wk, wv):
     batch, length, _ = x.shape
     q, k, v = (F.linear(x, w).view(batch, length, 4, 8).transpose(1, 2) for w in (wq, wk, wv))

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from helpers import check, compare, to_device
 from spyre_inductor.report_log import recording
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Block(nn.Module):
@@ -168,3 +169,50 @@ def test_attention_of_wholly_masked_rows_is_zero(dtype, boolean):
         tolerance=2e-2,
         wide=False,
     )
+
+
+class RoundedOperands(TorchDispatchMode):
+    """Rounds operands of products to the ten bits that the device's matrix units take."""
+
+    OPERANDS = {  # noqa: RUF012
+        torch.ops.aten.mm: (0, 1),
+        torch.ops.aten.bmm: (0, 1),
+        torch.ops.aten.addmm: (1, 2),
+        torch.ops.aten.baddbmm: (1, 2),
+    }
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        args = list(args)
+        for place in self.OPERANDS.get(func.overloadpacket, ()):
+            mantissa, exponent = torch.frexp(args[place])
+            args[place] = torch.ldexp((mantissa * 1024).round() / 1024, exponent)
+        return func(*args, **(kwargs or {}))
+
+
+class NormalizedRelu(nn.Module):
+    """The feed-forward half of T5: RMS norm, product, relu, product; no biases."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.RMSNorm(64)
+        self.up = nn.Linear(64, 128, bias=False)
+        self.down = nn.Linear(128, 64, bias=False)
+
+    def forward(self, x):
+        return x + self.down(self.up(self.norm(x)).relu())
+
+
+def test_float32_gradients_differ_by_the_rounding_of_operands_alone():
+    """Gradients of relu jump where an operand rounds across zero; nothing else may differ."""
+    model = nn.Sequential(*(NormalizedRelu() for _ in range(4)))
+    x, target = torch.randn(2, 24, 64), torch.randn(2, 24, 64)
+    with RoundedOperands():
+        (model(x) - target).square().mean().backward()
+    device_model = copy.deepcopy(model).to("spyre")
+    device_model.zero_grad()
+    compiled = torch.compile(device_model, backend="spyre")
+    (compiled(x.to("spyre")) - target.to("spyre")).square().mean().backward()
+    pairs = zip(device_model.parameters(), model.parameters(), strict=True)
+    for actual, expected in pairs:
+        a, b = actual.grad.cpu().flatten(), expected.grad.flatten()
+        assert F.cosine_similarity(a, b, 0) > 0.99999

@@ -100,10 +100,18 @@ def clone(x):
     return base.clone().as_strided(x.size(), x.stride(), x.storage_offset())
 
 
+def hold(x):
+    """Rounds a half tensor to what the device holds, so that ties are ties on both sides."""
+    if isinstance(x, torch.Tensor) and x.dtype is torch.float16:
+        base = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage())
+        base.copy_(base.to("spyre").cpu())
+    return x
+
+
 def run(op, dtype, count):
     compared = 0
     for sample in samples(op, dtype, count):
-        args = (sample.input, sample.args, sample.kwargs)
+        args = pytree.tree_map(hold, (sample.input, sample.args, sample.kwargs))
 
         def fn(x, a, k):
             return op.op(x, *a, **k)

@@ -21,6 +21,7 @@ def test_explain():
     assert "polygamma" in text
     assert "no instruction" in text
     assert len(report.graph_breaks) == 1
+    assert report.graphs == 2
     assert "<h2>" in report.html()
 
 

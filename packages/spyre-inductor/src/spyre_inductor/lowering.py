@@ -26,12 +26,14 @@ from typing_extensions import override
 from spyre_inductor import torch_compat
 from spyre_inductor.errors import UnsupportedError
 from spyre_inductor.ir.kernel import Builder, Value
+from spyre_inductor.lowerings.convolution import CONVOLUTIONS
 from spyre_inductor.lowerings.division import DIVISIONS
 from spyre_inductor.lowerings.fallback import fall_back
 from spyre_inductor.lowerings.statistics import STATISTICS, correct_batch_norms
 from spyre_inductor.ops.handler import ValueHandler
 from spyre_inductor.ops.matmul import MATMUL
 from spyre_inductor.ops.table import SEN169_DTYPES, STORAGE_DTYPES
+from spyre_inductor.report_log import note_graph
 
 aten = torch.ops.aten
 
@@ -234,7 +236,8 @@ def _dot(a: ir.TensorBox, b: ir.TensorBox, dtype: torch.dtype) -> ir.TensorBox |
         depth, 1
     ) or V.graph.sizevars.statically_known_equals(depth, 0):
         return None
-    load_a, load_b = a.make_loader(), b.make_loader()
+    with ir.ComputedBuffer.force_realize():  # a product loads its operands, constants as well
+        load_a, load_b = a.make_loader(), b.make_loader()
 
     def inner(index: Sequence[Any], reduce: Sequence[Any]) -> Any:
         *batch, m, n = index
@@ -426,6 +429,7 @@ ASSERTIONS = {
 
 HANDLERS: dict[Any, Callable[..., Any]] = {
     **MATMULS,
+    **CONVOLUTIONS,
     **ARG_REDUCTIONS,
     **DIVISIONS,
     **STATISTICS,
@@ -443,6 +447,7 @@ def retry_unsupported(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(inner_compile)
     def compile_graph(gm: Any, *args: Any, **kwargs: Any) -> Any:
+        note_graph()
         forced: dict[str, str] = {}
         token = _forced.set(forced)
         pristine, meta = _copy_graph(gm.graph), dict(gm.meta)

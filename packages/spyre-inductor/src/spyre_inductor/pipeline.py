@@ -15,6 +15,7 @@ from spyre_inductor.passes.insert_restickify import insert_restickify
 from spyre_inductor.passes.order_kernels import order_kernels
 from spyre_inductor.passes.place_buffers import place_buffers
 from spyre_inductor.passes.plan_lx import plan_lx
+from spyre_inductor.passes.propagate_layouts import propagate_layouts
 from spyre_inductor.passes.simplify import simplify
 
 
@@ -35,6 +36,7 @@ def run_passes(program: Program, config: CompilerConfig, root_of: Callable[[str]
         ("simplify", simplify_values),
         ("order_kernels", lambda p: order_kernels(p, root_of)),
         ("place_buffers", place_buffers),
+        ("propagate_layouts", propagate_layouts),
         ("insert_restickify", insert_restickify),
         ("coalesce_loops", coalesce),
         ("divide_work", lambda p: divide_work(p, config.cores)),

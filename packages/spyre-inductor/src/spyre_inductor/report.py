@@ -13,6 +13,7 @@ import torch
 from spyre_inductor import torch_compat
 from spyre_inductor.codegen.text import ProgramText
 from spyre_inductor.config import CompilerConfig, compiler_config
+from spyre_inductor.estimate import CARD, Cost, estimate, show_bytes, show_seconds
 from spyre_inductor.ir.expr import print_expr
 from spyre_inductor.ir.kernel import Kernel
 from spyre_inductor.ir.program import Program
@@ -49,13 +50,16 @@ class Report:
                 "",
                 f"{program.name}: {len(program.kernels)} kernels, {len(text.args)} arguments",
             ]
-            lines += [f"  {line}" for kernel in program.kernels for line in _describe(kernel)]
+            lines += [
+                f"  {line}" for kernel in program.kernels for line in _describe(kernel, program)
+            ]
             lines += [
                 f"  buffer {name}: {buffer.kind}" + (f", {buffer.why}" if buffer.why else "")
                 for name, buffer in program.buffers.items()
                 if buffer.kind != "arg" and name in program.used()
             ]
             lines += ["", *("    " + line for line in text.text.rstrip().splitlines())]
+        lines += ["", "estimates of a card assume:", *(f"  {line}" for line in CARD.sources)]
         return "\n".join(lines) + "\n"
 
     def html(self) -> str:
@@ -73,16 +77,38 @@ class Report:
             parts += [
                 f"<li>{html.escape(line.strip())}</li>"
                 for kernel in program.kernels
-                for line in _describe(kernel)
+                for line in _describe(kernel, program)
             ]
             parts.append(
                 f"</ul><details><summary>program text</summary>"
                 f"<pre>{html.escape(text.text)}</pre></details>"
             )
+        parts.append("<h2>Estimates of a card assume</h2><ul>")
+        parts += [f"<li>{html.escape(line)}</li>" for line in CARD.sources]
+        parts.append("</ul>")
         return "".join(parts)
 
     def __str__(self) -> str:
         return self.text()
+
+    def costs(self) -> list[tuple[str, Cost | None]]:
+        """Names of the stages and what each costs; None where sizes are not known."""
+        return [
+            (kernel.name, estimate(kernel, program))
+            for program, _ in self.programs
+            for kernel in program.kernels
+        ]
+
+    def _total(self) -> str:
+        costs = [cost for _, cost in self.costs()]
+        known = [cost for cost in costs if cost is not None]
+        moved = sum(cost.read + cost.written for cost in known)
+        line = (
+            f"a run moves {show_bytes(moved)} of device memory and takes a card about "
+            f"{show_seconds(sum(cost.seconds() for cost in known))}"
+        )
+        left = len(costs) - len(known)
+        return line + (f", without {left} kernels of sizes not known yet" if left else "")
 
     def _summary(self) -> list[str]:
         config = self.config
@@ -91,6 +117,7 @@ class Report:
             f"divided over {config.cores} cores; scratchpad planning "
             + (f"on, {config.lx_bytes} bytes a core" if config.lx_planning else "off"),
         ]
+        lines.append(self._total())
         lines += [f"runs eagerly: {f.op}: {f.reason}" for f in self.fallbacks] or [
             "runs eagerly: nothing"
         ]
@@ -100,7 +127,7 @@ class Report:
         return lines
 
 
-def _describe(kernel: Kernel) -> list[str]:
+def _describe(kernel: Kernel, program: Program) -> list[str]:
     loops = " x ".join(
         print_expr(loop.extent)
         + (" reduced" if loop.reduce else "")
@@ -115,7 +142,22 @@ def _describe(kernel: Kernel) -> list[str]:
         f"kernel {kernel.name}: {loops or 'one element'}",
         f"  does {listed or 'a copy'}",
         f"  from {', '.join(kernel.origins) or 'the graph'}",
+        f"  {_describe_cost(estimate(kernel, program))}",
+        *(f"  {note}" for note in kernel.notes),
     ]
+
+
+def _describe_cost(cost: Cost | None) -> str:
+    if cost is None:
+        return "moves what depends on sizes not known yet"
+    text = f"reads {show_bytes(cost.read)}, writes {show_bytes(cost.written)}"
+    if cost.lx:
+        text += f", {show_bytes(cost.lx)} in scratchpads"
+    text += f"; about {show_seconds(cost.seconds())} on a card, held up by its {cost.bound()}"
+    if cost.scattered:
+        names = ", ".join(dict.fromkeys(cost.scattered))
+        text += f"; each element of {names} fetches a stick of its own"
+    return text
 
 
 def explain(fn: Any, *args: Any, **kwargs: Any) -> Report:

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "program/bound.h"
 #include "program/check.h"
@@ -403,36 +406,72 @@ class Linker {
     }
   }
 
+  /// A loop that a stage divides, as an LX buffer sees it.
+  struct Share {
+    int64_t parts, step, extent;
+    bool operator==(const Share&) const = default;
+  };
+
   /// An LX buffer is spread over the cores, each holding what its own share of the iterations
   /// writes and reads. So every stage that names it must divide its loops alike and walk the buffer
   /// alike.
   void divide_lx() {
     for (size_t b = 0; b < program_.buffers.size(); ++b) {
       if (program_.buffers[b].kind != BufferKind::kLx) continue;
-      int64_t parts = 0, step = 0, extent = 0;
+      const std::string& name = program_.buffers[b].name;
+      std::optional<std::vector<Share>> common;
       for (const Stage& stage : program_.stages) {
         for (const Access& a : stage.accesses) {
           if (a.buffer != static_cast<int>(b)) continue;
-          int64_t my_parts = 1, my_step = 0, my_extent = 0;
-          for (size_t l = 0; l < stage.loops.size(); ++l) {
-            if (stage.loops[l].parts <= 1) continue;
-            if (my_parts > 1)
-              fail("LX buffer " + program_.buffers[b].name + " is used by stage \"" + stage.name +
-                   "\", which divides more than one loop");
-            my_parts = stage.loops[l].parts;
-            my_step = a.stride[l].evaluate(symbols_);
-            my_extent = stage.loops[l].extent.evaluate(symbols_);
+          std::vector<Share> mine = shares(stage, a);
+          for (const Share& share : mine) {
+            if (share.step == 0) {
+              fail("LX buffer " + name + " is used by stage \"" + stage.name +
+                   "\", which divides a loop that does not move in it; scratchpads are private to "
+                   "a core: keep it in device memory");
+            }
           }
-          if (parts != 0 && (my_parts != parts || my_step != step || my_extent != extent)) {
-            fail("LX buffer " + program_.buffers[b].name + " is divided in " +
-                 std::to_string(parts) + " parts by one stage and otherwise by stage \"" +
-                 stage.name + "\"; scratchpads are private to a core: keep it in device memory");
+          if (common && *common != mine) {
+            fail("LX buffer " + name + " is divided in " + parts_text(*common) +
+                 " parts by one stage and otherwise by stage \"" + stage.name +
+                 "\"; scratchpads are private to a core: keep it in device memory");
           }
-          parts = my_parts, step = my_step, extent = my_extent;
+          common = std::move(mine);
         }
       }
-      out_.buffers[b].parts = static_cast<int32_t>(std::max<int64_t>(parts, 1));
+      int64_t parts = 1;
+      for (const Share& share : common.value_or(std::vector<Share>{})) {
+        if (__builtin_mul_overflow(parts, share.parts, &parts) || parts > INT32_MAX)
+          fail("LX buffer " + name + " is divided in more parts than there are cores");
+      }
+      out_.buffers[b].parts = static_cast<int32_t>(parts);
     }
+  }
+
+  /// The loops that a stage divides; its parts are numbered in the order of the loops.
+  std::vector<Share> shares(const Stage& stage, const Access& a) const {
+    std::vector<Share> out;
+    for (size_t l = 0; l < stage.loops.size(); ++l) {
+      if (stage.loops[l].parts <= 1) continue;
+      Share share{stage.loops[l].parts, a.stride[l].evaluate(symbols_),
+                  stage.loops[l].extent.evaluate(symbols_)};
+      // Two loops that walk the buffer as one, the outer cut to single steps, are one.
+      if (!out.empty() && share.extent % share.parts == 0 &&
+          out.back().parts == out.back().extent && out.back().step == share.step * share.extent) {
+        share.parts *= out.back().parts;
+        share.extent *= out.back().extent;
+        out.pop_back();
+      }
+      out.push_back(share);
+    }
+    return out;
+  }
+
+  static std::string parts_text(const std::vector<Share>& shares) {
+    std::string out;
+    for (const Share& share : shares)
+      out.append(out.empty() ? "" : " x ").append(std::to_string(share.parts));
+    return out.empty() ? "1" : out;
   }
 
   const Program& program_;

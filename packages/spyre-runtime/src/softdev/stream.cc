@@ -14,8 +14,10 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kInPlaceNs = 30'000;
 /// How long threads look for work, or for its end, before they sleep.
 constexpr auto kSpin = std::chrono::microseconds(30);
-/// Submitters beyond this many queued tasks help out first.
+/// Submitters beyond this many queued tasks help out first, until there is room for some: not
+/// longer, because Python sees an interrupt only between two submissions.
 constexpr uint64_t kMaxQueued = 8192;
+constexpr uint64_t kRoom = 64;
 /// Copies move at least 8 bytes per nanosecond and thread.
 constexpr int64_t kBytesPerNs = 8;
 /// Work of this many bytes is worth a second thread.
@@ -128,7 +130,7 @@ void Stream::wake_worker() {
 void Stream::enqueue(Task task) {
   if (state_.load(std::memory_order_relaxed) > kMaxQueued * kQueued) {
     // Every event that queued work waits for was recorded before, so this ends.
-    wait_for(submitted_.load() - kMaxQueued / 2);
+    wait_for(submitted_.load() - (kMaxQueued - kRoom));
   }
   bool is_asleep;
   {

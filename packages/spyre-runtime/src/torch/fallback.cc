@@ -535,12 +535,11 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 }
 
 // These have a kernel in PyTorch that every device gets and that raises on this one: for lack of a
-// kernel of its own (convolution), a vectorised loop (kaiser_window) or a name in a list (mode).
+// vectorised loop (kaiser_window) or a name in a list (mode).
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name :
-       {"convolution_overrideable", "convolution_backward_overrideable", "mode", "mode.values",
-        "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta", "kaiser_window.out",
-        "kaiser_window.periodic_out", "kaiser_window.beta_out"}) {
+       {"mode", "mode.values", "kaiser_window", "kaiser_window.periodic", "kaiser_window.beta",
+        "kaiser_window.out", "kaiser_window.periodic_out", "kaiser_window.beta_out"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&cpu_fallback>());
   }
 }

@@ -15,6 +15,10 @@ from torch.utils._pytree import tree_flatten, tree_map
 HALF = (torch.float16, torch.bfloat16)
 SEN169_STEP = 2.0**-9
 """Distance between neighbours in SEN169, relative to the value's binade."""
+SEN169_INFINITY = 2.0**32
+"""What arithmetic on the device sees of an infinity in half."""
+LARGEST = {torch.float16: 65504.0, torch.bfloat16: SEN169_INFINITY * (2 - SEN169_STEP)}
+"""The largest results: float16's own on the host, SEN169's for bfloat16."""
 
 
 def to_device(tensor: torch.Tensor) -> torch.Tensor:
@@ -113,7 +117,7 @@ def _mismatch_of_one(
 
 def _mismatch_of_floats(a: torch.Tensor, e: torch.Tensor, rtol: float, atol: float) -> str | None:
     is_half = a.dtype in HALF
-    limit = 65504.0 if a.dtype == torch.float16 else torch.finfo(torch.float32).max
+    limit = LARGEST.get(a.dtype, torch.finfo(torch.float32).max)
     a, e = a.double(), e.double()
     finite = e[e.isfinite()]
     scale = float(finite.abs().max()) if finite.numel() else 0.0

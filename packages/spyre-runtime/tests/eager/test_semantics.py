@@ -105,6 +105,12 @@ def test_numbers_are_taken_in_the_dtype_of_the_integers(dtype: torch.dtype) -> N
         assert found is None, found
 
 
+def test_arange_keeps_the_shape_of_an_out_of_as_many_elements() -> None:
+    out = torch.zeros(2, 3, device="spyre")
+    assert torch.arange(6, out=out).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert torch.arange(4, out=out).shape == (4,)
+
+
 def test_wider_out_of_half() -> None:
     a = torch.tensor([1.5, -2.0, 40.0], dtype=torch.float16)
     x = a.to("spyre")

@@ -92,3 +92,46 @@ stage "s"
         ValueError, match="LX buffers need 16777216 bytes of each core's scratchpad"
     ):
         run(text, [torch.zeros(n, device="spyre")])
+
+
+def lx_copy(first: str, second: str, step: int = 16) -> str:
+    """Two stages over [8, 16] through a scratchpad buffer, divided as the loops say."""
+    loops = [f"  loop 8 parts {first}\n  loop 16\n", f"  loop 8\n  loop 16 parts {second}\n"]
+    if second == "rows":
+        loops[1] = loops[0]
+    return f"""spyre.program 1
+name "lx"
+buffer b0 arg float32 size [8, 16] stride [16, 1]
+buffer b1 lx float32 size [8, 16] stride [16, 1]
+buffer b2 arg float32 size [8, 16] stride [16, 1]
+stage "one"
+{loops[0]}  access a0 b0 stride [16, 1] offset 0
+  access a1 b1 stride [{step}, 1] offset 0
+  phase
+    %0 = load a0
+    store a1 %0
+stage "two"
+{loops[1]}  access a0 b1 stride [{step}, 1] offset 0
+  access a1 b2 stride [16, 1] offset 0
+  phase
+    %0 = load a0
+    store a1 %0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (lx_copy("4", "4"), "is divided in 4 parts by one stage and otherwise by stage"),
+        (lx_copy("4", "rows", step=0), "divides a loop that does not move in it"),
+    ],
+)
+def test_scratchpads_are_private_to_a_core(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        run(text, [torch.zeros(8, 16, device="spyre") for _ in range(2)])
+
+
+def test_a_scratchpad_holds_what_its_core_made() -> None:
+    x, out = torch.arange(128.0).view(8, 16).to("spyre"), torch.zeros(8, 16, device="spyre")
+    run(lx_copy("4", "rows"), [x, out])
+    assert torch.equal(out.cpu(), x.cpu())

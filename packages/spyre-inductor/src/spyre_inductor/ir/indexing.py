@@ -96,11 +96,11 @@ class LoopSpace:
         """
         if e.is_Integer:
             return {}, int(e)
+        if self._is_size(e):
+            return {}, e
         if e.is_Symbol:
             if e in self.variables:
                 return dict(self.variables[e]), 0
-            if str(e)[0] in "su":  # a size
-                return {}, e
             raise NotAffineError
         if e.is_Add:
             total: dict[int, Expr] = {}
@@ -122,11 +122,13 @@ class LoopSpace:
             return self._mod(self.linear(e.args[0]), self._constant(e.args[1]), e)
         if isinstance(e, Identity):
             return self.linear(e.args[0])
-        if not any(
-            symbol in self.variables or str(symbol)[0] not in "su" for symbol in e.free_symbols
-        ):
-            return {}, e
         raise NotAffineError
+
+    def _is_size(self, e: sympy.Expr) -> bool:
+        """Whether no loop moves it: it is made of sizes alone, divided or not."""
+        return not any(
+            symbol in self.variables or str(symbol)[0] not in "su" for symbol in e.free_symbols
+        )
 
     def _constant(self, e: sympy.Expr) -> Expr:
         terms, constant = self.linear(e)

@@ -158,6 +158,7 @@ class Kernel:
     Attributes:
         origins: names of the graph operations it came from, for logs and reports.
         checks: values computed for their effect alone (index checks).
+        notes: what passes want reports to say of it.
     """
 
     loops: list[Loop]
@@ -166,6 +167,7 @@ class Kernel:
     name: str = "kernel"
     origins: tuple[str, ...] = ()
     checks: tuple[Value, ...] = ()
+    notes: tuple[str, ...] = ()
     _values: list[Value] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

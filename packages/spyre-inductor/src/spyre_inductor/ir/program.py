@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
+from spyre_layout import SpyreTensorLayout
 
 from spyre_inductor.ir.expr import Expr, print_expr
 from spyre_inductor.ir.kernel import Kernel
@@ -19,7 +20,8 @@ class Buffer:
 
     Attributes:
         kind: "arg" given at launch, "temp" device memory of one launch, "lx" scratchpad of the
-        cores. removable: nobody outside this program needs it.
+        cores. removable: nobody outside this program needs it. layout: how it lies in device
+        memory, from `passes/propagate_layouts.py`.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Buffer:
     stride: list[Expr]
     kind: str = ARG
     removable: bool = False
+    layout: SpyreTensorLayout | None = None
     why: str = ""  # of the last placement decision, for reports
 
 
@@ -54,7 +57,8 @@ class Program:
             b = self.buffers[name]
             size = ", ".join(map(print_expr, b.size))
             stride = ", ".join(map(print_expr, b.stride))
-            note = f"  # {b.why}" if b.why else ""
+            device = "" if b.layout is None else f" device size {b.layout.device_size}"
+            note = f"{device}  # {b.why}" if b.why else device
             lines.append(f"buffer {name} {b.kind} {b.dtype} size [{size}] stride [{stride}]{note}")
         lines += [kernel.text() for kernel in self.kernels]
         return "\n".join(lines)

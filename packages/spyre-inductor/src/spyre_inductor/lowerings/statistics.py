@@ -36,10 +36,9 @@ _BATCH_NORMS = (
 
 
 def correct_batch_norms() -> None:
-    """Saved statistics have the dtype of the input, and none are saved without training.
+    """None are saved without training, as in eager; the decompositions see to it for the CPU alone.
 
-    Eager computes these operations as the CPU does; the decompositions make this difference for
-    the CPU alone.
+    What is saved is float32, as by eager's kernel of `native_batch_norm`.
     """
     from torch._inductor.decomposition import decompositions
 
@@ -60,11 +59,9 @@ def _with_statistics_as_eager(original: Callable[..., Any], target: Any) -> Call
         if x.device.type != torch_compat.DEVICE_TYPE:
             return results
         output, mean, rstd, *running = results
-        if given.get("training", "no_training" not in str(target)):
-            saved = mean.to(x.dtype), rstd.to(x.dtype)
-        else:
-            saved = x.new_zeros((0,)), x.new_zeros((0,))
-        return output, *saved, *running
+        if not given.get("training", "no_training" not in str(target)):
+            mean, rstd = (x.new_zeros((0,), dtype=torch.float32) for _ in range(2))
+        return output, mean, rstd, *running
 
     decomposition._spyre_wrapped = True  # type: ignore[attr-defined]
     return decomposition

@@ -13,6 +13,7 @@ from __future__ import annotations
 from spyre_inductor.ir.expr import Expr, as_expr
 from spyre_inductor.ir.kernel import Kernel, Loop, Store, Value, make_access, topological
 from spyre_inductor.ir.program import TEMP, Buffer, Program
+from spyre_inductor.passes.propagate_layouts import layout_of
 
 
 def insert_restickify(program: Program) -> None:
@@ -53,7 +54,7 @@ def _split_off(program: Program, kernel: Kernel, operand: Value) -> tuple[Kernel
         step = as_expr(step * loop.extent)
     source = operand.attr.buffer
     name = f"restick{sum(b.startswith('restick') for b in program.buffers)}"
-    program.buffers[name] = Buffer(
+    buffer = program.buffers[name] = Buffer(
         name,
         program.buffers[source].dtype,
         [loop.extent for loop in loops],
@@ -62,6 +63,7 @@ def _split_off(program: Program, kernel: Kernel, operand: Value) -> tuple[Kernel
         removable=True,
         why=f"{source} with its sticks along the product's loops",
     )
+    buffer.layout = layout_of(buffer)
     inside = make_access(name, {loop.id: s for loop, s in zip(loops, strides, strict=True)}, 0)
     copy = Kernel(
         loops,

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from spyre_inductor.ir.kernel import Kernel
 from spyre_inductor.ir.program import TEMP, Buffer, Program
-from spyre_inductor.passes.divide_work import STICK_BYTES, _device_bytes
+from spyre_inductor.passes.propagate_layouts import STICK_BYTES, element_bytes
 
 
 def place_buffers(program: Program) -> None:
@@ -25,7 +25,7 @@ def place_buffers(program: Program) -> None:
         if buffer.removable:
             buffer.kind = TEMP
             buffer.why = "lives inside this program"
-            _join_rows(buffer, STICK_BYTES // max(_device_bytes(program, name), 1))
+            _join_rows(buffer, STICK_BYTES // element_bytes(buffer))
 
 
 def _join_rows(buffer: Buffer, stick: int) -> None:

@@ -2,21 +2,22 @@
 """LX planning: temporaries that a core makes and the same core uses stay in its scratchpad.
 
 Before: buffers inside a program are device memory. After: a temporary is `lx` if every kernel that
-touches it divides its work in the same way with respect to that buffer, so that no core needs
-another's share, and if the shares fit the scratchpad. One whose life has ended leaves its memory to
-the next of its shape. Values are stored in the same format, so results are the same bit for bit.
+touches it divides the same loops into the same parts with respect to that buffer, so that no core
+needs another's share, and if the shares fit the scratchpad. One whose life has ended leaves its
+memory to the next of its shape. Values are stored in the same format, so results are the same bit
+for bit.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
-from spyre_inductor.ir.expr import Expr, product
+from spyre_inductor.ir.expr import Expr, as_expr, is_equal
 from spyre_inductor.ir.kernel import Access, Kernel, Value
 from spyre_inductor.ir.program import LX, TEMP, Program
-from spyre_inductor.passes.divide_work import STICK_BYTES, _device_bytes
 
-Share = tuple[tuple[Expr, int, Expr], ...]  # (extent, parts, stride in the buffer) of divided loops
+Share = tuple[tuple[int, int, Expr], ...]  # (extent, parts, stride in the buffer) of divided loops
 
 
 def plan_lx(program: Program, lx_bytes: int) -> None:
@@ -35,15 +36,15 @@ def plan_lx(program: Program, lx_bytes: int) -> None:
         if share is None:
             buffer.why = "stays in device memory: its kernels divide it differently"
             continue
-        if len(share) != 1:
-            buffer.why = f"stays in device memory: its kernels divide {len(share)} loops, not one"
+        if not share:
+            buffer.why = "stays in device memory: its kernels are not divided"
             continue
-        ((_, parts, _),) = share
-        size = _bytes(program, name)
-        if size is None:
+        if buffer.layout is None:
             buffer.why = "stays in device memory: its size is not known"
             continue
-        each = -(-size // parts)
+        parts = math.prod(n for _, n, _ in share)
+        largest = math.prod(-(-extent // n) for extent, n, _ in share)
+        each = -(-buffer.layout.device_nbytes * largest // math.prod(e for e, _, _ in share))
         pool = slots.setdefault(
             (buffer.dtype, *map(str, buffer.size + buffer.stride), *map(str, share)), []
         )
@@ -109,21 +110,17 @@ def _common_share(program: Program, name: str) -> Share | None:
 
 
 def _share(kernel: Kernel, access: Access) -> Share:
+    """Divided loops. Two that walk the buffer as one, the outer cut to single steps, are one."""
     strides = dict(access.strides)
-    return tuple(
-        (loop.extent, loop.parts, strides.get(loop.id, 0))
-        for loop in kernel.loops
-        if loop.parts > 1
-    )
-
-
-def _bytes(program: Program, name: str) -> int | None:
-    """Device bytes with the last dimension padded to whole sticks."""
-    buffer = program.buffers[name]
-    if not all(isinstance(s, int) for s in buffer.size):
-        return None
-    element = _device_bytes(program, name)
-    if not buffer.size:
-        return STICK_BYTES
-    last = -(-buffer.size[-1] * element // STICK_BYTES) * STICK_BYTES
-    return product(buffer.size[:-1]) * last
+    shares: list[tuple[int, int, Expr]] = []
+    for loop in kernel.loops:
+        if loop.parts <= 1 or not isinstance(loop.extent, int):
+            continue
+        extent, parts, stride = loop.extent, loop.parts, strides.get(loop.id, 0)
+        if shares and extent % parts == 0:
+            outer_extent, outer_parts, outer_stride = shares[-1]
+            if outer_parts == outer_extent and is_equal(outer_stride, as_expr(stride * extent)):
+                shares.pop()
+                extent, parts = outer_extent * extent, outer_parts * parts
+        shares.append((extent, parts, stride))
+    return tuple(shares)

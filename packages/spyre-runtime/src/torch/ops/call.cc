@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "torch/ops/call.h"
 
+#include <ATen/native/Resize.h>
+
 namespace spyre::aten {
 
 Signature::Signature(const c10::FunctionSchema& schema) {
@@ -37,6 +39,25 @@ at::Tensor Call::output(int number) const {
 void Call::finish(at::Tensor result) {
   torch::jit::drop(stack_, signature_.argument_count);
   stack_.emplace_back(std::move(result));
+}
+
+bool Call::outputs_are(c10::Device device, std::initializer_list<c10::ScalarType> dtypes) const {
+  int number = 0;
+  for (c10::ScalarType dtype : dtypes) {
+    const at::Tensor out = output(number++);
+    if (out.defined() && (out.device() != device || out.scalar_type() != dtype)) return false;
+  }
+  return true;
+}
+
+void Call::deliver(std::vector<at::Tensor> results) {
+  for (size_t i = 0; has_output() && i < results.size(); ++i) {
+    at::Tensor out = output(static_cast<int>(i));
+    at::native::resize_output(out, results[i].sizes());
+    out.copy_(results[i]);
+    results[i] = std::move(out);
+  }
+  finish(std::move(results));
 }
 
 void Call::finish_values(std::vector<c10::IValue> results) {

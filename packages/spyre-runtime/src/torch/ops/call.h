@@ -45,9 +45,15 @@ class Call {
   /// The tensor to write to, undefined for a functional variant.
   at::Tensor output(int number = 0) const;
 
+  /// Whether every output tensor is on the device and has the dtype at its position.
+  bool outputs_are(c10::Device device, std::initializer_list<c10::ScalarType> dtypes) const;
+
   /// Replaces the arguments by the results; the last thing that a kernel does.
   void finish(at::Tensor result);
   void finish(std::vector<at::Tensor> results);
+  /// The same for results that were made anew, whatever the variant: they are copied to the output
+  /// tensors if there are any.
+  void deliver(std::vector<at::Tensor> results);
   void finish_values(std::vector<c10::IValue> results);
 
  private:

@@ -124,6 +124,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
       {"creation", fill_kernels()},
       {"joining", join_kernels()},
       {"attention", attention_kernels()},
+      {"convolution", convolution_kernels()},
+      {"pooling", pool_kernels()},
+      {"normalization", batch_norm_kernels()},
+      {"loss", nll_loss_kernels()},
+      {"scan", scan_kernels()},
+      {"sorting", sort_kernels()},
       {"composition", compose_kernels()},
   };
   for (const auto& [kind, kernels] : lists) {

@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that have no composite kernel in PyTorch, put together from ones that are native here.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/all.h>
+#include <ATen/ops/any.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/floor.h>
+#include <ATen/ops/ge.h>
+#include <ATen/ops/le.h>
+#include <ATen/ops/logical_and.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/neg.h>
@@ -7,6 +16,8 @@
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
+
+#include <cmath>
 
 #include "torch/ops/kernels.h"
 #include "torch/ops/types.h"
@@ -57,6 +68,57 @@ bool mse_loss_backward(Call& call) {
   return true;
 }
 
+/// isin(elements, test_elements, assume_unique, invert): each against each.
+bool isin(Call& call) {
+  const at::Tensor& elements = call.tensor(0);
+  const at::Tensor& tests = call.tensor(1);
+  constexpr int64_t kMostComparisons = int64_t{1} << 22;
+  if (!is_spyre(elements) || !is_spyre(tests) || elements.device() != tests.device() ||
+      type_class(elements.scalar_type()) == 0 || type_class(tests.scalar_type()) == 0 ||
+      !call.outputs_are(elements.device(), {c10::ScalarType::Bool}) ||
+      elements.numel() * tests.numel() > kMostComparisons)
+    return false;
+  at::Tensor found = at::any(at::eq(elements.unsqueeze(-1), tests.reshape({-1})), -1);
+  if (call[3].toBool()) found = found.logical_not();
+  call.deliver({std::move(found)});
+  return true;
+}
+
+bool equal(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const at::Tensor& other = call.tensor(1);
+  if (!is_spyre(self) || !is_spyre(other) || self.device() != other.device() ||
+      self.scalar_type() != other.scalar_type() || type_class(self.scalar_type()) == 0)
+    return false;
+  const bool is_equal =
+      self.sizes().equals(other.sizes()) && at::all(at::eq(self, other)).item<bool>();
+  call.finish_values({is_equal});
+  return true;
+}
+
+/// histc(self, bins, min, max) with bounds: each element against each bin.
+bool histc(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const int64_t bins = call[1].toInt();
+  constexpr int64_t kMostComparisons = int64_t{1} << 22;
+  if (!is_spyre(self) || type_class(self.scalar_type()) == 0 ||
+      self.scalar_type() == c10::ScalarType::Bool || bins < 1 ||
+      self.numel() * bins > kMostComparisons ||
+      !call.outputs_are(self.device(), {self.scalar_type()}))
+    return false;
+  const double low = call[2].toScalar().toDouble(), high = call[3].toScalar().toDouble();
+  // Equal bounds stand for those of the elements.
+  if (!(low < high) || !std::isfinite(low) || !std::isfinite(high)) return false;
+  const at::Tensor x = self.reshape({-1, 1}).to(c10::ScalarType::Float);
+  const at::Tensor bin = at::floor((x - low) * static_cast<double>(bins) / (high - low))
+                             .clamp_max(static_cast<double>(bins - 1));
+  const at::Tensor is_inside = at::logical_and(at::ge(x, low), at::le(x, high));
+  const at::Tensor numbers = at::arange(bins, x.options().dtype(c10::ScalarType::Int));
+  const at::Tensor counts = at::sum(at::logical_and(at::eq(bin, numbers), is_inside), 0);
+  call.deliver({counts.to(self.scalar_type())});
+  return true;
+}
+
 /// PyTorch takes squared distances from a matrix product, where what is near cancels: too much for
 /// operands of ten bits. False: the CPU computes it.
 bool euclidean_distance(Call&) { return false; }
@@ -68,6 +130,9 @@ const std::vector<Kernel>& compose_kernels() {
       {"log_sigmoid_forward", log_sigmoid_forward, "f"},
       {"mse_loss", mse_loss, "f"},
       {"mse_loss_backward", mse_loss_backward, "f"},
+      {"isin.Tensor_Tensor", isin, "fib"},
+      {"equal", equal, "fib"},
+      {"histc", histc, "fi"},
       {"_euclidean_dist", euclidean_distance, ""},
   };
   return kernels;

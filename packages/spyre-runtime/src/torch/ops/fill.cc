@@ -129,17 +129,24 @@ bool stored_zeros(Call& call) {
   return true;
 }
 
-/// arange(start, end, step, out) of integers whose values the out dtype holds exactly.
+/// arange(start, end, step, out) of whole numbers whose values the out dtype holds exactly.
 bool arange(Call& call) {
   at::Tensor out = call.output();
   if (!can_fill(out)) return false;
-  for (int i = 0; i < 3; ++i) {
-    if (!call[i].isInt()) return false;
-  }
-  const int64_t start = call[0].toInt();
-  const int64_t end = call[1].toInt();
-  const int64_t step = call[2].toInt();
   constexpr int64_t kLimit = int64_t{1} << 52;
+  int64_t bounds[3];
+  for (int i = 0; i < 3; ++i) {
+    if (call[i].isDouble()) {
+      const double number = call[i].toDouble();
+      if (!(std::abs(number) <= kLimit) || number != std::trunc(number)) return false;
+      bounds[i] = static_cast<int64_t>(number);
+    } else if (call[i].isInt()) {
+      bounds[i] = call[i].toInt();
+    } else {
+      return false;
+    }
+  }
+  const auto [start, end, step] = bounds;
   if (step == 0 || (step > 0) != (end >= start) || std::abs(start) > kLimit ||
       std::abs(end) > kLimit || std::abs(step) > kLimit) {
     return false;
@@ -155,7 +162,9 @@ bool arange(Call& call) {
       !is_representable(last, dtype)) {
     return false;
   }
-  if (out.dim() != 1 || out.numel() != size) at::native::resize_output(out, {size});
+  // An out tensor of as many elements keeps its shape.
+  if (out.dim() != 1 && out.numel() == size) return false;
+  if (out.numel() != size) at::native::resize_output(out, {size});
   if (size != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -168,6 +177,34 @@ bool arange(Call& call) {
       const int loop = stage.loop(size);
       const Value value = stage.iota(loop) * stage.constant_i(step) + stage.constant_i(start);
       stage.store(stage.access(buffer, {out.stride(0)}), value);
+      return program.finish();
+    };
+    launch(*cached_program(key, build), {out});
+  }
+  call.finish(std::move(out));
+  return true;
+}
+
+/// eye(n, out) or eye(n, m, out)
+bool eye(Call& call) {
+  at::Tensor out = call.output();
+  if (!can_fill(out)) return false;
+  const int64_t rows = call[0].toInt(), columns = call[1].isInt() ? call[1].toInt() : rows;
+  if (rows < 0 || columns < 0) return false;
+  at::native::resize_output(out, {rows, columns});
+  if (out.numel() != 0) {
+    static const char kTag = 0;
+    ProgramKey key(&kTag);
+    key.add(static_cast<int64_t>(out.scalar_type()));
+    key.add(out.sizes());
+    key.add(out.strides());
+    auto build = [&] {
+      ProgramBuilder program(call.signature().name);
+      const int buffer = declare_arg(program, out);
+      StageBuilder& stage = program.stage("eye");
+      const int row = stage.loop(rows), column = stage.loop(columns);
+      stage.store(stage.access(buffer, to_vector(out.strides())),
+                  stage.iota(row) == stage.iota(column));
       return program.finish();
     };
     launch(*cached_program(key, build), {out});
@@ -233,6 +270,8 @@ const std::vector<Kernel>& fill_kernels() {
       {"_efficientzerotensor", stored_zeros, "fib"},
       {"zero_", zero, "fib"},
       {"arange.start_out", arange, "fi"},
+      {"eye.out", eye, "fib"},
+      {"eye.m_out", eye, "fib"},
       {"tril", triangle<true>, "fib"},
       {"triu", triangle<false>, "fib"},
   };

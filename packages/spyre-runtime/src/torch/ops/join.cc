@@ -5,6 +5,7 @@
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include "torch/launch.h"
@@ -59,8 +60,9 @@ bool cat(Call& call) {
   at::Tensor out = call.output();
   if (out.defined()) {
     if (out.scalar_type() != dtype || out.device() != first.device()) return false;
-    at::native::resize_output(out, size);
     at::assert_no_internal_overlap(out);
+    for (size_t i = 0; i < list.size(); ++i) at::assert_no_overlap(out, list.get(i));
+    at::native::resize_output(out, size);
     for (const at::Tensor& tensor : tensors) at::assert_no_overlap(out, tensor);
   } else if (all_contiguous || format == c10::MemoryFormat::Contiguous) {
     out = empty(size, dtype, first.device());
@@ -144,10 +146,33 @@ bool flip(Call& call) {
   return true;
 }
 
+/// Both parts of the tensor, in the other order.
+at::Tensor rolled(const at::Tensor& self, int64_t shift, int64_t dim) {
+  const int64_t size = self.size(dim);
+  const int64_t first = (size - shift % size) % size;
+  return at::cat({self.slice(dim, first, size), self.slice(dim, 0, first)}, dim);
+}
+
+bool roll(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const std::vector<int64_t> shifts = call[1].toIntVector(), dims = call[2].toIntVector();
+  if (!is_spyre(self) || type_class(self.scalar_type()) == 0 || self.numel() == 0 ||
+      self.dim() == 0 || call.has_output() || shifts.empty() ||
+      (dims.empty() ? shifts.size() != 1 : dims.size() != shifts.size()))
+    return false;
+  at::Tensor result =
+      dims.empty() ? rolled(self.reshape({-1}), shifts[0], 0).view(self.sizes()) : self;
+  for (size_t i = 0; i < dims.size(); ++i)
+    result = rolled(result, shifts[i], at::maybe_wrap_dim(dims[i], self.dim()));
+  call.finish(std::move(result));
+  return true;
+}
+
 }  // namespace
 
 const std::vector<Kernel>& join_kernels() {
-  static const std::vector<Kernel> kernels = {{"cat", cat, "fib"}, {"flip", flip, "fib"}};
+  static const std::vector<Kernel> kernels = {
+      {"cat", cat, "fib"}, {"flip", flip, "fib"}, {"roll", roll, "fib"}};
   return kernels;
 }
 

@@ -315,7 +315,7 @@ const std::vector<PointwiseOp>& table() {
     {"isneginf", Rule::kCompare, "f", k1, [](A a) { return is_infinite(a, a[0]) & (a[0] < 0); },
      gives_truth},
     {"signbit", Rule::kCompare, "fi", k1,
-     [](A a) { return a[0].type == Type::F ? signbit(a[0]) : a[0] < 0; }},
+     [](A a) { return a[0].type == Type::F ? signbit(a[0]) : a[0] < 0; }, gives_truth},
 
     // activations
     {"relu", Rule::kSame, "fi", k1, [](A a) { return maximum(a[0], like(a[0], 0)); }},
