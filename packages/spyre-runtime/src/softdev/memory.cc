@@ -170,6 +170,7 @@ void Memory::free(uint64_t address) {
   const std::unique_lock lock(mutex_);
   const auto it = regions_.find(address);
   if (it == regions_.end()) return;
+  packed_.drop({address, address + it->second.bytes});  // before others may get the address
   munmap(reinterpret_cast<void*>(address), it->second.mapped);
   used_bytes_ -= it->second.bytes;
   regions_.erase(it);

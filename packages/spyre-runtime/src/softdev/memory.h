@@ -6,6 +6,7 @@
 #include <shared_mutex>
 
 #include "softdev/thread_pool.h"
+#include "softdev/vm/packed.h"
 
 namespace spyre::softdev {
 
@@ -28,6 +29,9 @@ class Memory {
   /// Bytes from `address` to the end of the allocation that it lies in; 0 if it lies in none.
   uint64_t bytes_from(uint64_t address) const;
 
+  /// What was packed from this memory. Commands that write memory tell it what they wrote.
+  PackedCache& packed() { return packed_; }
+
   uint64_t free_bytes() const;
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t max_allocation_bytes() const { return max_allocation_bytes_; }
@@ -46,6 +50,7 @@ class Memory {
   void populate(uint64_t address, uint64_t bytes);
 
   ThreadPool& pool_;
+  PackedCache packed_;  // locked within mutex_, never the other way round
   const uint64_t total_bytes_;
   const uint64_t max_allocation_bytes_;
   mutable std::shared_mutex mutex_;

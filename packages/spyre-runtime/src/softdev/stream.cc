@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 namespace spyre::softdev {
 namespace {
@@ -29,6 +30,33 @@ void pause() {
   asm volatile("yield");
 #endif
 }
+
+/// The device memory that a transfer covers.
+Range device_range(const TransferTask& task) {
+  int64_t low = task.device_offset, high = task.device_offset;
+  for (size_t i = 0; i < task.loops.size(); ++i) {
+    const layout::TransferLoop& loop = task.loops.data()[i];
+    const int64_t reach = (loop.extent - 1) * loop.device_stride;
+    (reach < 0 ? low : high) += reach;
+  }
+  const int64_t bits = layout::format_info(task.format).bits;
+  const auto base = reinterpret_cast<uintptr_t>(task.device);
+  return {base + static_cast<uintptr_t>(low * bits / 8),
+          base + static_cast<uintptr_t>(((high + 1) * bits + 7) / 8)};
+}
+
+/// Tells the cache of packed operands of a write when it is over, however it ends.
+class Write {
+ public:
+  Write(PackedCache& packed, Range range) : packed_(packed), range_(range) {}
+  ~Write() { packed_.drop(range_); }
+  Write(const Write&) = delete;
+  Write& operator=(const Write&) = delete;
+
+ private:
+  PackedCache& packed_;
+  const Range range_;
+};
 
 /// Looks for `condition` for a short while; true if it came about.
 template <class Condition>
@@ -243,10 +271,12 @@ void Stream::run_program(const VmProgram& program, const uint64_t* addresses, si
     scratch_ = memory_.alloc(bytes);
     scratch_bytes_ = bytes;
   }
-  program.run(args, reinterpret_cast<void*>(scratch_), pool_);
+  program.run(args, reinterpret_cast<void*>(scratch_), pool_, memory_.packed());
 }
 
 void Stream::run(const TransferTask& task) {
+  std::optional<Write> write;
+  if (task.to_device) write.emplace(memory_.packed(), device_range(task));
   layout::ParallelFor parallel;
   if (pool_.threads() > 1) {
     parallel = [this](int64_t count, int64_t grain,
@@ -266,6 +296,7 @@ void Stream::run(const TransferTask& task) {
 }
 
 void Stream::run(const CopyTask& task) {
+  const Write write(memory_.packed(), {task.to, task.to + task.bytes});
   auto* to = reinterpret_cast<char*>(task.to);
   const auto* from = reinterpret_cast<const char*>(task.from);
   const auto bytes = static_cast<int64_t>(task.bytes);

@@ -57,14 +57,26 @@ struct Packed {
   uint16_t* data = nullptr;
   int8_t* scale = nullptr;
 
+  size_t code_bytes(int64_t batches) const {
+    return static_cast<size_t>(round_up(batches * blocks_per_batch * block_codes * 2, 64));
+  }
+  /// Of so many batches, codes and scales.
+  size_t bytes(int64_t batches) const {
+    return code_bytes(batches) + static_cast<size_t>(round_up(batches * blocks_per_batch, 64));
+  }
+  void place(std::byte* memory, int64_t batches) {
+    data = reinterpret_cast<uint16_t*>(memory);
+    scale = reinterpret_cast<int8_t*>(memory + code_bytes(batches));
+  }
   Block at(int64_t index) const { return {data + index * block_codes, scale[index]}; }
 };
 
 }  // namespace
 
-Matmul::Matmul(const StagePlan& plan) : plan_(plan) {
+Matmul::Matmul(const program::BoundProgram& program, const StagePlan& plan) : plan_(plan) {
   classify();
   cut();
+  describe_right(program);
 }
 
 void Matmul::classify() {
@@ -164,12 +176,13 @@ bool Matmul::is_gemv(void* const* buffers) const {
   return rows_.extent <= kMaxGemvRows && depth_.extent > 0 && gemv_takes(view(right_, 0, buffers));
 }
 
-void Matmul::run(void* const* buffers, ThreadPool& pool, int cores, Workspace& shared) const {
+void Matmul::run(void* const* buffers, ThreadPool& pool, int cores, Workspace& shared,
+                 PackedInRun& packed) const {
   if (plan_.cost_ns < kInlineNs) cores = 1;
-  if (is_gemv(buffers))
-    run_gemv(0, batches_.extent, buffers, pool, cores);
-  else
-    run_tiles(0, batches_.extent, buffers, pool, cores, shared);
+  if (is_gemv(buffers)) return run_gemv(0, batches_.extent, buffers, pool, cores);
+  const PackedCache::Found kept = find_packed(buffers, packed);
+  run_tiles(0, batches_.extent, buffers, pool, cores, shared, kept);
+  if (kept.to_fill) kept.operand->is_filled.store(true, std::memory_order_release);
 }
 
 void Matmul::run_batches(int64_t first, int64_t last, void* const* buffers, ThreadPool& pool,
@@ -177,7 +190,7 @@ void Matmul::run_batches(int64_t first, int64_t last, void* const* buffers, Thre
   if (is_gemv(buffers))
     run_gemv(first, last, buffers, pool, 1);
   else
-    run_tiles(first, last, buffers, pool, 1, packed);
+    run_tiles(first, last, buffers, pool, 1, packed, {});
 }
 
 void Matmul::run_gemv(int64_t first, int64_t last, void* const* buffers, ThreadPool& pool,
@@ -231,24 +244,53 @@ void Matmul::cut() {
   t.right_ahead = t.row_tiles > 1;
 }
 
+/// A right operand of one batch that lies in an argument may be kept: it may be a weight.
+void Matmul::describe_right(const program::BoundProgram& program) {
+  const AccessPlan& a = plan_.accesses[static_cast<size_t>(right_.access)];
+  const program::BoundBuffer& buffer = program.buffers[static_cast<size_t>(a.buffer)];
+  if (buffer.kind != program::BufferKind::kArg || batches_.extent != 1) return;
+  const program::BoundStage& stage = *plan_.stage;
+  right_bytes_ = static_cast<uint64_t>(buffer.bytes);
+  right_form_ = {static_cast<int64_t>(a.codec), a.offset, tiling_.width, tiling_.depth};
+  for (const Axis* axis : {&cols_, &depth_}) {
+    right_form_.push_back(static_cast<int64_t>(axis->loops.size()));
+    for (size_t loop : axis->loops) {
+      right_form_.push_back(stage.loops[loop].extent);
+      right_form_.push_back(stage.accesses[static_cast<size_t>(right_.access)].stride[loop]);
+    }
+  }
+  if (!a.indexed) return;
+  for (const layout::Digit& digit : a.digits)
+    right_form_.insert(right_form_.end(), {digit.divisor, digit.device_stride, digit.limit});
+}
+
+PackedCache::Found Matmul::find_packed(void* const* buffers, PackedInRun& packed) const {
+  if (right_form_.empty()) return {};
+  const AccessPlan& a = plan_.accesses[static_cast<size_t>(right_.access)];
+  const auto begin = reinterpret_cast<uintptr_t>(buffers[a.buffer]);
+  const Packed b{tiling_.panels, tiling_.right_codes, tiling_.panels * tiling_.depth_blocks};
+  return packed.find({begin, begin + right_bytes_}, right_form_, b.bytes(1));
+}
+
+/// With a right operand that is kept, that one is used, and filled first if it is to be.
 void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, ThreadPool& pool,
-                       int cores, Workspace& shared) const {
+                       int cores, Workspace& shared, const PackedCache::Found& kept) const {
   const Tiling& t = tiling_;
   const int64_t m = rows_.extent, n = cols_.extent;
+  const bool right_ahead = t.right_ahead || kept.operand != nullptr,
+             right_is_packed = kept.operand != nullptr && !kept.to_fill;
 
   Packed a{t.row_tiles, t.left_codes, t.left_ahead ? t.row_tiles * t.depth_blocks : 0};
-  Packed b{t.panels, t.right_codes, t.right_ahead ? t.panels * t.depth_blocks : 0};
+  Packed b{t.panels, t.right_codes, right_ahead ? t.panels * t.depth_blocks : 0};
   const int64_t codes_per_batch =
       a.blocks_per_batch * a.block_codes + b.blocks_per_batch * b.block_codes;
   const int64_t group =
       std::clamp<int64_t>(kGroupCodes / std::max<int64_t>(codes_per_batch, 1), 1, last - first);
-  const auto code_bytes = static_cast<size_t>(round_up(group * codes_per_batch * 2, 64));
-  std::byte* memory = shared.get(
-      code_bytes + static_cast<size_t>(group * (a.blocks_per_batch + b.blocks_per_batch)));
-  a.data = reinterpret_cast<uint16_t*>(memory);
-  b.data = a.data + group * a.blocks_per_batch * a.block_codes;
-  a.scale = reinterpret_cast<int8_t*>(memory + code_bytes);
-  b.scale = a.scale + group * a.blocks_per_batch;
+  std::byte* memory =
+      shared.get(a.bytes(group) + (kept.operand == nullptr ? b.bytes(group) : size_t{0}));
+  a.place(memory, group);
+  b.place(kept.operand == nullptr ? memory + a.bytes(group) : kept.operand->memory.get(b.bytes(1)),
+          group);
 
   auto depth_of = [&](int64_t block) {
     return std::clamp<int64_t>(depth_.extent - block * t.depth, 0, t.depth);
@@ -282,7 +324,8 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
 
   for (int64_t batch0 = first; batch0 < last; batch0 += group) {
     const int64_t batches = std::min(group, last - batch0);
-    const int64_t a_blocks = batches * a.blocks_per_batch, b_blocks = batches * b.blocks_per_batch;
+    const int64_t a_blocks = batches * a.blocks_per_batch,
+                  b_blocks = right_is_packed ? 0 : batches * b.blocks_per_batch;
     divide(a_blocks + b_blocks, cores, false, pool, [&](int64_t begin, int64_t end) {
       int8_t left_scale = kFirstScale, right_scale = kFirstScale;
       for (int64_t i = begin; i < end; ++i) {
@@ -328,10 +371,9 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
               l = {out, pack_left(out, batch0 + batch, row, block, &left_scale)};
             }
             for (int64_t panel = panel0; panel < panel0 + count; ++panel) {
-              const Block r = t.right_ahead
-                                  ? b.at((batch * b.tiles + panel) * t.depth_blocks + block)
-                                  : Block{b_local, pack_right(b_local, batch0 + batch, panel, block,
-                                                              &right_scale)};
+              const Block r = right_ahead ? b.at((batch * b.tiles + panel) * t.depth_blocks + block)
+                                          : Block{b_local, pack_right(b_local, batch0 + batch,
+                                                                      panel, block, &right_scale)};
               multiplier.run(l, rows, r, t.width, even_depth(block),
                              product + (panel - panel0) * t.width, t.cols, block > 0,
                              &exponents[panel - panel0]);

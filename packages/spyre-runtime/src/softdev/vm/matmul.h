@@ -7,6 +7,7 @@
 
 #include "softdev/thread_pool.h"
 #include "softdev/vm/frame.h"
+#include "softdev/vm/packed.h"
 
 namespace spyre::softdev {
 
@@ -17,10 +18,11 @@ namespace spyre::softdev {
 /// through tables of offsets along rows, columns and depth.
 class Matmul {
  public:
-  explicit Matmul(const StagePlan& plan);
+  Matmul(const program::BoundProgram& program, const StagePlan& plan);
 
   /// Work is cut in tiles by shape alone and divided over `cores`.
-  void run(void* const* buffers, ThreadPool& pool, int cores, Workspace& shared) const;
+  void run(void* const* buffers, ThreadPool& pool, int cores, Workspace& shared,
+           PackedInRun& packed) const;
 
   /// Does batches [first, last) on this thread.
   void run_batches(int64_t first, int64_t last, void* const* buffers, ThreadPool& pool,
@@ -66,8 +68,10 @@ class Matmul {
   void run_gemv(int64_t first, int64_t last, void* const* buffers, ThreadPool& pool,
                 int cores) const;
   void cut();
+  void describe_right(const program::BoundProgram& program);
+  PackedCache::Found find_packed(void* const* buffers, PackedInRun& packed) const;
   void run_tiles(int64_t first, int64_t last, void* const* buffers, ThreadPool& pool, int cores,
-                 Workspace& shared) const;
+                 Workspace& shared, const PackedCache::Found& kept) const;
   void epilogue(Frame& frame, int64_t batch, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                 const Sums& sums) const;
 
@@ -75,6 +79,10 @@ class Matmul {
   Axis rows_, cols_, depth_, batches_;
   Side left_, right_;
   Tiling tiling_{};
+  // Of a right operand that may be kept packed: the bytes of its buffer, and all that the packed
+  // bytes depend on besides those.
+  uint64_t right_bytes_ = 0;
+  std::vector<int64_t> right_form_;
 };
 
 }  // namespace spyre::softdev

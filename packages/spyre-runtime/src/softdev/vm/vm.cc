@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "softdev/vm/vm.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "program/bound.h"
+#include "program/check.h"
 #include "softdev/vm/chain.h"
 #include "softdev/vm/matmul.h"
 #include "softdev/vm/plan.h"
@@ -17,8 +19,31 @@ struct VmProgram::Impl {
   std::vector<uint64_t> arg_bytes;
   std::vector<std::unique_ptr<LoadedStage>> stages;
   std::vector<Chain> chains;
+  std::vector<size_t> written;  ///< arguments, as numbers of buffers
   double cost_ns = 0;
 };
+
+namespace {
+
+/// Arguments that some stage stores to.
+std::vector<size_t> written_arguments(const program::BoundProgram& program) {
+  std::vector<size_t> written;
+  for (const program::BoundStage& stage : program.stages) {
+    for (const program::Phase& phase : stage.phases) {
+      for (const program::Instr& in : phase.body) {
+        if (!program::is_store(in.op)) continue;
+        const auto buffer =
+            static_cast<size_t>(stage.accesses[static_cast<size_t>(in.access)].buffer);
+        if (program.buffers[buffer].kind == program::BufferKind::kArg &&
+            std::find(written.begin(), written.end(), buffer) == written.end())
+          written.push_back(buffer);
+      }
+    }
+  }
+  return written;
+}
+
+}  // namespace
 
 VmProgram::VmProgram() : impl_(std::make_unique<Impl>()) {}
 VmProgram::~VmProgram() = default;
@@ -34,11 +59,12 @@ std::unique_ptr<VmProgram> VmProgram::load(const void* image, size_t size) {
   for (const program::BoundStage& stage : impl.program.stages) {
     auto s = std::make_unique<LoadedStage>();
     s->plan = plan_stage(impl.program, stage);
-    if (stage.schedule == program::Schedule::kMatmul) s->matmul.emplace(s->plan);
+    if (stage.schedule == program::Schedule::kMatmul) s->matmul.emplace(impl.program, s->plan);
     impl.cost_ns += s->plan.cost_ns;
     impl.stages.push_back(std::move(s));
   }
   impl.chains = find_chains(impl.program, impl.stages);
+  impl.written = written_arguments(impl.program);
   return vm;
 }
 
@@ -48,7 +74,7 @@ uint64_t VmProgram::scratch_bytes() const {
 }
 int64_t VmProgram::cost_ns() const { return static_cast<int64_t>(impl_->cost_ns); }
 
-void VmProgram::run(void* const* args, void* scratch, ThreadPool& pool) const {
+void VmProgram::run(void* const* args, void* scratch, ThreadPool& pool, PackedCache& packed) const {
   // Packed operands of products; kept by the thread, as its pages cost more than its use.
   static thread_local Workspace shared;
   std::vector<void*> buffers;
@@ -58,6 +84,13 @@ void VmProgram::run(void* const* args, void* scratch, ThreadPool& pool) const {
                           ? *args++
                           : static_cast<std::byte*>(scratch) + b.scratch_offset);
   }
+  std::vector<Range> written;
+  written.reserve(impl_->written.size());
+  for (size_t b : impl_->written) {
+    const auto begin = reinterpret_cast<uintptr_t>(buffers[b]);
+    written.push_back({begin, begin + static_cast<uintptr_t>(impl_->program.buffers[b].bytes)});
+  }
+  PackedInRun packed_in_run(packed, std::move(written));
   auto chain = impl_->chains.begin();
   for (size_t i = 0; i < impl_->stages.size();) {
     while (chain != impl_->chains.end() && chain->first < i) ++chain;
@@ -69,7 +102,7 @@ void VmProgram::run(void* const* args, void* scratch, ThreadPool& pool) const {
       continue;
     }
     if (stage.matmul)
-      stage.matmul->run(buffers.data(), pool, impl_->program.cores, shared);
+      stage.matmul->run(buffers.data(), pool, impl_->program.cores, shared, packed_in_run);
     else
       run_stage(stage.plan, buffers.data(), pool, impl_->program.cores);
     ++i;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "softdev/thread_pool.h"
+#include "softdev/vm/packed.h"
 
 /// The program VM of the software device: takes the image of a bound program, verifies it, prepares
 /// it for this CPU, and runs it on device memory.
@@ -38,8 +39,9 @@ class VmProgram {
 
   /// Runs to the end. `args` are host addresses of the device memory, one per argument, 128-byte
   /// aligned; `scratch` has scratch_bytes(). Blocks. Throws IndexOutOfRange; memory stays
-  /// consistent (the stage that failed may have written some of its results).
-  void run(void* const* args, void* scratch, ThreadPool& pool) const;
+  /// consistent (the stage that failed may have written some of its results). `packed` is the
+  /// cache of the memory that arguments lie in.
+  void run(void* const* args, void* scratch, ThreadPool& pool, PackedCache& packed) const;
 
  private:
   VmProgram();
