@@ -34,6 +34,21 @@ def test_float64_from_the_cpu_needs_a_cast_and_python_numbers_do_not():
     assert torch.full((2,), 2.5, device="spyre").tolist() == [2.5, 2.5]
 
 
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), r"nested.*jagged"),
+        (lambda: torch.eye(3).to_sparse(), r"sparse.*to_dense"),
+        (lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), r"quantized.*CPU"),
+    ],
+    ids=["nested", "sparse", "quantized"],
+)
+def test_kinds_of_tensors_that_the_device_has_not(make, advice):
+    tensor = make()
+    with pytest.raises(NotImplementedError, match=rf"device spyre has no {advice}"):
+        tensor.to("spyre")
+
+
 def test_layouts_and_pinning():
     with pytest.raises(NotImplementedError, match="(?i)sparse|strided"):
         torch.empty(3, layout=torch.sparse_coo, device="spyre")

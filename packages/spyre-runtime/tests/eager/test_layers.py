@@ -170,3 +170,9 @@ def test_the_rest():
     z = torch.randint(-4, 5, (2, 3, 9)).float()
     expected = layer(z).detach()
     assert_same(layer.to("spyre")(z.to("spyre")).detach(), expected, 2e-2)
+
+
+def test_jagged_tensors():
+    parts = [torch.randn(2, 3), torch.randn(4, 3)]
+    jagged = torch.nested.nested_tensor(parts, device="spyre", layout=torch.jagged)
+    assert_same((jagged * 2).values(), torch.cat(parts) * 2)

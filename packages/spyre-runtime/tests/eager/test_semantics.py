@@ -313,3 +313,19 @@ def test_attention_is_as_exact_as_its_format(scale: float, is_causal: bool) -> N
         )
         found = mismatch(actual, expected, rtol=0, atol=2.0**-9, half=True)
         assert found is None, f"{length} {keys} {channels}: {found}"
+
+
+@pytest.mark.usefixtures("quiet_fallback")
+@pytest.mark.parametrize("padded", ["left", "right"])
+def test_an_encoder_with_padding(padded):
+    """PyTorch's encoder would make a nested tensor of padding on the right."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 2).eval()
+    x = torch.randn(2, 5, 32)
+    mask = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]], dtype=torch.bool)
+    mask = mask if padded == "right" else mask.flip(1)
+    with torch.inference_mode():
+        expected = encoder(x, src_key_padding_mask=mask)
+        actual = encoder.to("spyre")(x.to("spyre"), src_key_padding_mask=mask.to("spyre")).cpu()
+    torch.testing.assert_close(actual[~mask], expected[~mask], rtol=0.02, atol=0.02)

@@ -142,6 +142,13 @@ bool pixel_unshuffle(Call& call) {
 /// inputs of any memory format.
 bool group_norm(Call&) { return false; }
 
+/// Asks whether padding can become a nested tensor, which saves an encoder the work on it. The
+/// device has none: encoders stay dense.
+bool is_mask_left_aligned(Call& call) {
+  call.finish_values({false});
+  return true;
+}
+
 /// PyTorch takes squared distances from a matrix product, where what is near cancels: too much for
 /// operands of ten bits. False: the CPU computes it.
 bool euclidean_distance(Call&) { return false; }
@@ -160,6 +167,7 @@ const std::vector<Kernel>& compose_kernels() {
       {"pixel_unshuffle", pixel_unshuffle, "fib"},
       {"native_group_norm", group_norm, ""},
       {"_euclidean_dist", euclidean_distance, ""},
+      {"_nested_tensor_from_mask_left_aligned", is_mask_left_aligned, ""},
   };
   return kernels;
 }
