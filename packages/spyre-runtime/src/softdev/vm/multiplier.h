@@ -20,9 +20,9 @@ const Engine& engine();
 // second-level cache together.
 inline constexpr int64_t kMaxBlockRows = 128;
 inline constexpr int64_t kMaxBlockDepth = 512;
-/// The right operand is packed in panels of at most so many columns. An engine starts anew for each,
-/// so they are wide; the plain kernel goes down a panel in steps of its width, which the first-level
-/// cache bears only so far.
+/// The right operand is packed in panels of at most so many columns. An engine starts anew for
+/// each, so they are wide; the plain kernel goes down a panel in steps of its width, which the
+/// first-level cache bears only so far.
 inline constexpr int64_t kPanel = 128;
 inline int64_t panel_columns() { return engine().pairs() ? kPanel : kPanel / 2; }
 
