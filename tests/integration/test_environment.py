@@ -36,6 +36,11 @@ WORK = """
         ("TORCH_SPYRE_DOWNCAST_WARN", "often"),
         ("SPYRE_INDUCTOR_LOG_LEVEL", "LOUD"),
         ("SPYRE_FALLBACK", "sometimes"),
+        ("SPYRE_LOG_FILE", "/no/such/directory/log.txt"),
+        ("TORCH_SPYRE_DEBUG", "loud"),
+        ("TORCH_SENDNN_LOG", "chatty"),
+        ("DT_DEEPRT_VERBOSE", "-2"),
+        ("DTLOG_LEVEL", "shout"),
     ],
 )
 def test_a_bad_value_names_the_variable_and_the_value(python, name, value):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pytest
 import spyre_inductor
 import torch
 
@@ -40,3 +41,16 @@ def test_log_shows_each_pass(monkeypatch, tmp_path):
         assert f"before pass {name}" in text
         assert f"after pass {name}" in text
     assert "kernel op0" in text
+
+
+def test_a_log_file_that_cannot_be_written_names_its_variable(monkeypatch, tmp_path):
+    from spyre_inductor import log
+    from spyre_inductor.errors import ConfigError
+
+    path = tmp_path / "missing" / "log.txt"
+    monkeypatch.setenv("SPYRE_INDUCTOR_LOG", "1")
+    monkeypatch.setenv("SPYRE_LOG_FILE", str(path))
+    with pytest.raises(ConfigError, match=r"SPYRE_LOG_FILE.*log\.txt.*must be the path of a file"):
+        log.setup()
+    monkeypatch.undo()
+    log.setup()

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import pytest
+import torch
+
 TWO = {"AIU_WORLD_SIZE": "2"}
 
 
@@ -117,3 +120,24 @@ def test_visible_devices(run_python):
         AIU_WORLD_SIZE="3",
         SPYRE_DEVICES="2",
     )
+
+
+@pytest.mark.parametrize("index", [5, 127, 200, 255, 256, 4000])
+def test_indices_out_of_range_are_named_as_they_were_given(index):
+    pattern = f"spyre device index {index} is out of range"
+    for use in (torch.spyre.set_device, torch.spyre.synchronize, torch.spyre.Stream):
+        for device in (index, f"spyre:{index}"):
+            with pytest.raises(IndexError, match=pattern):
+                use(device)
+    with pytest.raises(IndexError, match=pattern), torch.spyre.device(f"spyre:{index}"):
+        pass
+
+
+@pytest.mark.parametrize("index", [128, 200, 254])
+def test_indices_that_torch_device_has_wrapped(index):
+    # torch.device keeps eight bits: 200 arrives as -56. From 256 on a valid index arrives.
+    pattern = f"spyre device index {index - 256} .or {index}, wrapped by .*out of range"
+    with pytest.raises(IndexError, match=pattern):
+        torch.spyre.set_device(torch.device(f"spyre:{index}"))
+    with pytest.raises(IndexError, match=pattern):
+        torch.empty(1, device=f"spyre:{index}")

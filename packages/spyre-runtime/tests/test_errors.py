@@ -165,6 +165,21 @@ def test_use_while_the_interpreter_goes_down(run_python):
     """)
 
 
+def test_errors_that_nothing_waits_for_are_printed_at_exit(run_python):
+    out = run_python("""
+        x = torch.ones(5, 70, device="spyre")
+        x.index_select(0, torch.tensor([1, 77], device="spyre"))
+    """)
+    assert "work that was still queued on spyre:0 at exit failed: " in out
+    assert "77" in out
+
+
+def test_a_tensor_of_more_bytes_than_can_be_addressed_names_the_limit():
+    too_many = 1 << 36
+    with pytest.raises(torch.OutOfMemoryError, match=f"larger than the {too_many - 1} bytes"):
+        torch.empty(too_many, dtype=torch.int8, device="spyre")
+
+
 @pytest.mark.parametrize("repeat", range(3))
 def test_leaving_right_after_backward(run_python, repeat):
     run_python("""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from numbers import Integral
@@ -15,6 +16,8 @@ from spyre_runtime._native import native
 from spyre_runtime._registration import DEVICE_NAME
 
 DeviceLike: TypeAlias = torch.device | int | str | None
+
+_NAMED = re.compile(rf"{DEVICE_NAME}:(\d+)")
 
 
 def device_index(device: DeviceLike, *, count: int | None = None) -> int:
@@ -31,8 +34,12 @@ def device_index(device: DeviceLike, *, count: int | None = None) -> int:
         raise TypeError(
             f"expected a device as torch.device, int, str or None, found {type(device).__name__}"
         )
+    index: int | None
     if isinstance(device, Integral):  # int, and NumPy's integers
-        index: int | None = int(device)
+        index = int(device)
+    elif isinstance(device, str) and (named := _NAMED.fullmatch(device)):
+        # By hand: torch.device keeps eight bits of an index.
+        index = int(named[1])
     else:
         parsed = torch.device(device)
         if parsed.type != DEVICE_NAME:
@@ -42,9 +49,10 @@ def device_index(device: DeviceLike, *, count: int | None = None) -> int:
         return native().current_device()
     present = native().device_count() if count is None else count
     if not 0 <= index < present:
+        wrapped = f" (or {index + 256}, wrapped by torch.device)" if index < -1 else ""
         choice = f"choose an index from 0 to {present - 1} or " if present else ""
         raise IndexError(
-            f"spyre device index {index} is out of range: "
+            f"spyre device index {index}{wrapped} is out of range: "
             f"{'1 device is' if present == 1 else f'{present} devices are'} visible; "
             f"{choice}make more visible with AIU_WORLD_SIZE or SPYRE_DEVICES"
         )

@@ -29,6 +29,7 @@ std::vector<uint32_t> enumerate() {
   const std::optional<int> world_size = environment::world_size();
   environment::partition();  // a bad value is an error even where it makes no difference
   environment::cores();
+  environment::check_log_levels();
   const DriverLibrary& library = driver();
   uint32_t count = 0;
   DriverCall call;

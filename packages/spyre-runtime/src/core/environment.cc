@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
+#include <limits>
 #include <string_view>
 
 #include "spyre/runtime/errors.h"
@@ -89,6 +91,29 @@ Partition partition() {
   if (value == "MOCK") return Partition::kMock;
   fail("FLEX_DEVICE", value,
        "PF (the whole device memory), VF (a partition of it) or MOCK (AIU_WORLD_SIZE devices)");
+}
+
+void check_log_levels() {
+  struct Choice {
+    const char* name;
+    std::initializer_list<std::string_view> allowed;
+  };
+  for (const auto& [name, allowed] : {
+           Choice{"TORCH_SENDNN_LOG", {"CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"}},
+           Choice{"DTLOG_LEVEL", {"error", "warning", "info", "debug", "trace"}},
+       }) {
+    const char* text = std::getenv(name);
+    if (text == nullptr || *text == '\0') continue;
+    if (std::find(allowed.begin(), allowed.end(), std::string_view(text)) != allowed.end()) {
+      continue;
+    }
+    std::string list;
+    for (std::string_view choice : allowed) {
+      list += (list.empty() ? "" : ", ") + std::string(choice);
+    }
+    fail(name, text, "one of " + list);
+  }
+  int_in_range("DT_DEEPRT_VERBOSE", -1, std::numeric_limits<int>::max(), "a number (-1 disables)");
 }
 
 int cores() {

@@ -23,6 +23,9 @@ std::optional<int> world_size();
 std::vector<uint32_t> visible_devices(int present);
 /// FLEX_DEVICE, by default PF.
 Partition partition();
+/// TORCH_SENDNN_LOG, DT_DEEPRT_VERBOSE and DTLOG_LEVEL, which the libraries beneath other drivers
+/// read: a value that they would not know is an error here already.
+void check_log_levels();
 /// SENCORES: 1 to kMaxCores, by default kMaxCores.
 int cores();
 

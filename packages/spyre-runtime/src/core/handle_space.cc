@@ -67,9 +67,10 @@ HandleSpace::Slot HandleSpace::acquire(int64_t bytes) {
   const int log2 = std::max<int>(kMinLog2, std::bit_width(static_cast<uint64_t>(bytes)));
   const auto region = static_cast<size_t>(log2 - kMinLog2);
   if (bytes < 0 || log2 > region_log2_) {
-    throw OutOfMemoryError(
-        "a tensor of " + std::to_string(bytes) + " host bytes is larger than the " +
-        std::to_string(uint64_t{1} << region_log2_) + " bytes that one spyre tensor can address");
+    throw OutOfMemoryError("a tensor of " + std::to_string(bytes) +
+                           " host bytes is larger than the " +
+                           std::to_string((uint64_t{1} << region_log2_) - 1) +
+                           " bytes that one spyre tensor can address");
   }
   std::vector<uint32_t>& free = free_[region];
   if (!free.empty()) {

@@ -42,6 +42,16 @@ decltype(auto) translated(Body&& body) {
   }
 }
 
+/// A dtype without a format on the device: a NotImplementedError that kernels can tell from others.
+class NoDeviceFormat final : public c10::NotImplementedError {
+ public:
+  using c10::NotImplementedError::NotImplementedError;
+};
+
+[[noreturn]] inline void throw_no_format(const std::string& message) {
+  throw NoDeviceFormat({__func__, "spyre_runtime", __LINE__}, message);
+}
+
 /// A Python UserWarning at the Python line that got here. (TORCH_WARN would name a C++ path of the
 /// build.)
 inline void warn_user(const std::string& message) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "torch/fallback.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -15,13 +16,13 @@
 #include <sstream>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "torch/copy.h"
 #include "torch/debug.h"
 #include "torch/device.h"
 #include "torch/errors.h"
 #include "torch/generator.h"
+#include "torch/operator_traits.h"
 #include "torch/tensor.h"
 
 namespace spyre::aten {
@@ -67,11 +68,6 @@ bool count(const std::string& op) {
   return all.warned.try_emplace(op, true).second;
 }
 
-std::string op_name(const c10::OperatorHandle& op) {
-  const c10::OperatorName& name = op.operator_name();
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
-
 std::string describe(const Stack& stack, size_t begin) {
   std::ostringstream out;
   out << '(';
@@ -88,78 +84,24 @@ std::string describe(const Stack& stack, size_t begin) {
   return out.str();
 }
 
-/// Random fills: the generator lives on the host and numbers are drawn there, equal to the CPU's
-/// for equal seeds. That is how the device does it, not a missing kernel: nothing to warn of or
-/// forbid.
-bool draws_on_host(const c10::OperatorHandle& op) {
-  static const std::unordered_set<std::string_view> names = {
-      "aten::normal_",    "aten::uniform_",    "aten::random_",
-      "aten::bernoulli_", "aten::cauchy_",     "aten::exponential_",
-      "aten::geometric_", "aten::log_normal_", "aten::randperm",
-  };
-  return names.count(op.operator_name().name) != 0;
+c10::OperatorHandle host_operator(const c10::OperatorHandle& op, const OperatorTraits& traits) {
+  if (traits.host_name == nullptr) return op;
+  return c10::Dispatcher::singleton().findSchemaOrThrow(traits.host_name,
+                                                        op.operator_name().overload_name.c_str());
 }
 
-// --- operators that the CPU serves under another name
-// ----------------------------------------------
-
-/// The op to run on the host, after adapting the stack where the signatures differ.
-c10::OperatorHandle host_operator(const c10::OperatorHandle& op, Stack& stack, size_t begin) {
-  auto& dispatcher = c10::Dispatcher::singleton();
-  const std::string& name = op.operator_name().name;
-  if (!op.operator_name().overload_name.empty()) return op;
-  if (name == "aten::convolution_overrideable") {
-    return dispatcher.findSchemaOrThrow("aten::convolution", "");
-  }
-  if (name == "aten::convolution_backward_overrideable") {
-    // convolution_backward also wants the bias sizes, after (grad_output, input, weight).
-    const bool is_transposed = stack[begin + 6].toBool();
-    const at::Tensor& weight = stack[begin + 2].toTensor();
-    const int64_t groups = stack[begin + 8].toInt();
-    const int64_t channels = is_transposed ? weight.size(1) * groups : weight.size(0);
-    stack.insert(stack.begin() + static_cast<std::ptrdiff_t>(begin) + 3,
-                 c10::IValue(std::vector<int64_t>{channels}));
-    return dispatcher.findSchemaOrThrow("aten::convolution_backward", "");
-  }
-  return op;
-}
-
-/// Arguments that a CPU kernel writes although its schema does not say so.
-struct UnmarkedWrites {
-  std::string_view op;
-  size_t first;
-  size_t last;
-  size_t condition;  ///< a bool argument: written only if true
-};
-constexpr UnmarkedWrites kUnmarkedWrites[] = {
-    {"aten::native_batch_norm", 3, 4, 5},  // running_mean, running_var if training
-};
-
-bool is_unmarked_write(const c10::OperatorHandle& op, const Stack& stack, size_t begin, size_t i) {
-  for (const UnmarkedWrites& known : kUnmarkedWrites) {
-    if (op.operator_name().name == known.op && i >= known.first && i <= known.last) {
-      return stack[begin + known.condition].toBool();
-    }
-  }
-  return false;
+bool is_unmarked_write(const UnmarkedWrites& known, const Stack& stack, size_t begin, size_t i) {
+  const auto position = static_cast<std::ptrdiff_t>(i);
+  return position >= known.first && position <= known.last &&
+         stack[begin + static_cast<size_t>(known.condition)].toBool();
 }
 
 bool is_half(c10::ScalarType dtype) {
   return dtype == c10::ScalarType::Half || dtype == c10::ScalarType::BFloat16;
 }
 
-/// Operators that the CPU runs well in float32 only: the half kernels of its convolutions give
-/// wrong values for some strides, paddings and dilations (seen in 2.13), and its histc has none for
-/// ints. They run in float32 there and the results go back to the arguments' dtype.
-bool wants_float32(const c10::OperatorHandle& op, c10::ScalarType dtype) {
-  const std::string_view name = op.operator_name().name;
-  if (name.starts_with("aten::convolution")) return is_half(dtype);
-  return name == "aten::histc" &&
-         (is_half(dtype) || c10::isIntegralType(dtype, /*includeBool=*/false));
-}
-
-/// Draws of uniform_ in half have one bit more than SEN169 keeps. Rounding them up could give the
-/// upper bound, which the half-open interval excludes, so they are moved down to the device's grid.
+/// Draws in half have one bit more than SEN169 keeps. Rounding them up could give the upper bound,
+/// which a half-open interval excludes, so they are moved down to the device's grid.
 void keep_below_upper_bound(const at::Tensor& drawn, double lower) {
   at::Tensor dense = drawn.contiguous();
   auto* value = dense.data_ptr<c10::Half>();
@@ -188,14 +130,15 @@ enum class Use : uint8_t { kRead, kWritten, kOut };
 
 class Call {
  public:
-  Call(const c10::OperatorHandle& op, std::string name, Stack& stack)
-      : op_(op), name_(std::move(name)), stack_(stack) {
+  Call(const c10::OperatorHandle& op, const OperatorRecord& record, Stack& stack)
+      : op_(op), name_(record.name), traits_(record.traits), stack_(stack) {
     begin_ = stack.size() - op.schema().arguments().size();
   }
 
   void run() {
     find_device();
-    const c10::OperatorHandle host_op = host_operator(op_, stack_, begin_);
+    const c10::OperatorHandle host_op = host_operator(op_, traits_);
+    if (traits_.adapt != nullptr) traits_.adapt(stack_, begin_);
     TORCH_CHECK_NOT_IMPLEMENTED(
         host_op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), name_, " on ",
         describe(stack_, begin_),
@@ -210,14 +153,35 @@ class Call {
       stack_.resize(begin_);
       stack_.insert(stack_.end(), given.begin(), given.end());
       copies_.clear();
+      shared_.clear();
       written_.clear();
       run_on_host(host_op);
     }
-    if (op_.operator_name().name == "aten::uniform_" && !written_.empty() &&
+    if (traits_.lower_bound >= 0 && !written_.empty() &&
         written_.front().host.scalar_type() == c10::ScalarType::Half) {
-      keep_below_upper_bound(written_.front().host, given[1].toDouble());
+      const auto position = static_cast<size_t>(traits_.lower_bound);
+      keep_below_upper_bound(written_.front().host, given[position].toDouble());
     }
     write_back();
+    const size_t returned = op_.schema().returns().size();
+    for (size_t i = stack_.size() - returned; i < stack_.size(); ++i) {
+      stack_[i] = result_to_device(std::move(stack_[i]));
+    }
+  }
+
+  /// The operator and its derivative on the host; only the copies there and back are recorded for
+  /// the device.
+  void run_with_derivative() {
+    with_derivative_ = true;
+    find_device();
+    for (size_t i = begin_; i < stack_.size(); ++i) {
+      stack_[i] = argument_to_host(std::move(stack_[i]), Use::kRead);
+    }
+    {
+      const c10::impl::ExcludeDispatchKeyGuard no_autocast(
+          c10::DispatchKeySet(c10::DispatchKey::AutocastCPU));
+      op_.callBoxed(&stack_);
+    }
     const size_t returned = op_.schema().returns().size();
     for (size_t i = stack_.size() - returned; i < stack_.size(); ++i) {
       stack_[i] = result_to_device(std::move(stack_[i]));
@@ -230,7 +194,7 @@ class Call {
     for (size_t i = 0; i < arguments.size(); ++i) {
       const bool is_written =
           (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite()) ||
-          is_unmarked_write(op_, stack_, begin_, i);
+          is_unmarked_write(traits_.unmarked_writes, stack_, begin_, i);
       const Use use = !is_written ? Use::kRead : arguments[i].is_out() ? Use::kOut : Use::kWritten;
       stack_[begin_ + i] = argument_to_host(std::move(stack_[begin_ + i]), use);
     }
@@ -272,12 +236,14 @@ class Call {
     for (size_t i = begin_; i < stack_.size(); ++i) {
       const c10::IValue& value = stack_[i];
       if (value.isTensor()) {
-        see_tensor(value.toTensor(), false);
+        see_tensor(value.toTensor(), i, false);
       } else if (value.isTensorList()) {
-        for (const at::Tensor& tensor : value.toTensorVector()) see_tensor(tensor, false);
+        for (const at::Tensor& tensor : value.toTensorVector()) {
+          see_tensor(tensor, i, false);
+        }
       } else if (value.isOptionalTensorList()) {
         for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-          if (tensor.has_value()) see_tensor(*tensor, true);
+          if (tensor.has_value()) see_tensor(*tensor, i, true);
         }
       } else if (value.isDevice() && value.toDevice().type() == kSpyre && !device_.has_value()) {
         factory_device_ = value.toDevice();
@@ -300,7 +266,7 @@ class Call {
     }
   }
 
-  void see_tensor(const at::Tensor& tensor, bool is_index) {
+  void see_tensor(const at::Tensor& tensor, size_t position, bool is_index) {
     if (!tensor.defined()) return;
     if (!is_spyre(tensor)) {
       saw_cpu_tensor_ |= tensor.device().is_cpu();
@@ -314,6 +280,7 @@ class Call {
                 device_.value_or(tensor.device()), " and ", tensor.device(),
                 "; move them to one device");
     device_ = tensor.device();
+    if (op_.schema().is_mutable()) originals_.emplace_back(tensor, position - begin_);
   }
 
   c10::IValue argument_to_host(c10::IValue value, Use use) {
@@ -341,6 +308,12 @@ class Call {
   at::Tensor tensor_to_host(const at::Tensor& tensor, Use use) {
     const bool is_written = use != Use::kRead;
     if (!is_spyre(tensor)) return tensor;
+    if (with_derivative_) {
+      at::Tensor host = tensor.to(c10::kCPU);
+      if (!wants_float32(traits_, tensor.scalar_type())) return host;
+      narrow_ = tensor.scalar_type();
+      return host.to(c10::ScalarType::Float);
+    }
     for (HostCopy& copy : copies_) {
       if (copy.original.is_same(tensor)) {
         if (is_written) mark_written(copy);
@@ -349,14 +322,47 @@ class Call {
     }
     if (is_written) at::assert_no_internal_overlap(tensor);
     // Some CPU kernels take an out tensor for a contiguous one, whatever its strides.
-    at::Tensor host = use == Use::kOut ? to_cpu(tensor).contiguous() : faithful_host_copy(tensor);
-    if (wants_float32(op_, tensor.scalar_type()) || widened_half_ == tensor.scalar_type()) {
+    at::Tensor host = shares_written_memory(tensor) ? view_of_shared_memory(tensor)
+                      : use == Use::kOut            ? to_cpu(tensor).contiguous()
+                                                    : faithful_host_copy(tensor);
+    if (wants_float32(traits_, tensor.scalar_type()) || widened_half_ == tensor.scalar_type()) {
       narrow_ = tensor.scalar_type();
       host = host.to(c10::ScalarType::Float);
     }
     copies_.push_back({tensor, host});
     if (is_written) mark_written(copies_.back());
     return copies_.back().host;
+  }
+
+  /// Whether an argument that is written has memory of this one, which is another tensor.
+  bool shares_written_memory(const at::Tensor& tensor) const {
+    if (tensor.numel() == 0) return false;
+    const auto& arguments = op_.schema().arguments();
+    bool is_shared = false, is_written = false;
+    for (const auto& [other, position] : originals_) {
+      if (!other.storage().is_alias_of(tensor.storage()) ||
+          other.scalar_type() != tensor.scalar_type()) {
+        continue;
+      }
+      const c10::AliasInfo* alias = arguments[position].alias_info();
+      is_shared |= !other.is_same(tensor);
+      is_written |= alias != nullptr && alias->isWrite();
+    }
+    return is_shared && is_written;
+  }
+
+  /// The CPU kernel must see such overlaps as they are: it refuses some of them.
+  at::Tensor view_of_shared_memory(const at::Tensor& tensor) {
+    for (const HostCopy& shared : shared_) {
+      if (shared.original.storage().is_alias_of(tensor.storage())) {
+        return shared.host.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+      }
+    }
+    const auto count =
+        static_cast<int64_t>(tensor.storage().nbytes() / static_cast<size_t>(tensor.itemsize()));
+    const at::Tensor flat = tensor.as_strided({count}, {1}, 0);
+    shared_.push_back({flat, to_cpu(flat)});
+    return view_of_shared_memory(tensor);
   }
 
   void mark_written(const HostCopy& copy) {
@@ -366,22 +372,34 @@ class Call {
     written_.push_back(copy);
   }
 
-  /// Strides decide the memory format of results, so the copy has the original's unless its gaps
-  /// would cost much more memory than its elements.
+  /// Strides decide the memory format of results, so the copy has the original's, or the order of
+  /// its dimensions where its gaps would cost much more memory than its elements.
   static at::Tensor faithful_host_copy(const at::Tensor& tensor) {
     if (tensor.numel() == 0 || tensor.is_non_overlapping_and_dense()) return to_cpu(tensor);
+    if (at::Tensor base = without_expanded(tensor); !base.is_same(tensor)) {
+      return faithful_host_copy(base).expand(tensor.sizes());
+    }
     int64_t span = 1;
     for (int64_t d = 0; d < tensor.dim(); ++d) span += (tensor.size(d) - 1) * tensor.stride(d);
     constexpr int64_t kAffordableGap = 4;
     // Overlap that is hard to rule out does no harm here: both addresses get the same value.
-    if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes ||
-        span > kAffordableGap * tensor.numel()) {
-      return to_cpu(tensor);
-    }
+    const bool is_affordable = at::has_internal_overlap(tensor) != at::MemOverlap::Yes &&
+                               span <= kAffordableGap * tensor.numel();
     at::Tensor host =
-        at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kCPU));
+        at::empty_strided(tensor.sizes(),
+                          is_affordable ? tensor.strides().vec()
+                                        : at::infer_dense_strides(tensor.sizes(), tensor.strides()),
+                          tensor.options().device(c10::kCPU));
     copy_from(tensor, host, /*non_blocking=*/false);
     return host;
+  }
+
+  /// One element of each dimension that repeats itself.
+  static at::Tensor without_expanded(at::Tensor tensor) {
+    for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+      if (tensor.size(dim) > 1 && tensor.stride(dim) == 0) tensor = tensor.narrow(dim, 0, 1);
+    }
+    return tensor;
   }
 
   void write_back() {
@@ -418,11 +436,14 @@ class Call {
         result.layout() == c10::kStrided, name_, " on ", *device_, " gives a tensor of layout ",
         result.layout(), ", which device spyre does not have; move its arguments to the CPU first");
     if (!maybe_host_dtype(result.scalar_type()).has_value()) {
-      TORCH_CHECK_NOT_IMPLEMENTED(
-          false, name_, " on ", *device_, " gives a tensor of dtype ",
-          dtype_name(result.scalar_type()),
-          ", which has no format on device spyre; move its arguments to the CPU "
-          "first, or ask for another dtype");
+      throw_no_format(name_ + " on " + device_->str() + " gives a tensor of dtype " +
+                      dtype_name(result.scalar_type()) +
+                      ", which has no format on device spyre; move its arguments to the CPU first, "
+                      "or ask for another dtype");
+    }
+    if (with_derivative_) {
+      const bool is_widened = narrow_.has_value() && result.scalar_type() == c10::ScalarType::Float;
+      return (is_widened ? result.to(*narrow_) : result).to(*device_);
     }
     for (const HostCopy& copy : copies_) {
       if (result.numel() == 0 || !result.storage().is_alias_of(copy.host.storage())) continue;
@@ -449,13 +470,18 @@ class Call {
   }
 
   const c10::OperatorHandle& op_;
-  std::string name_;
+  const std::string& name_;
+  const OperatorTraits& traits_;
   Stack& stack_;
   size_t begin_ = 0;
   std::optional<c10::Device> device_;
   std::optional<c10::Device> factory_device_;
   at::Tensor cpu_tensor_;
   bool saw_cpu_tensor_ = false;
+  bool with_derivative_ = false;
+  c10::SmallVector<std::pair<at::Tensor, size_t>, 6>
+      originals_;                 ///< of ops that write, with positions
+  std::vector<HostCopy> shared_;  ///< whole memories that several arguments lie in
   std::vector<HostCopy> copies_;
   std::vector<HostCopy> written_;
   std::optional<c10::ScalarType> widened_half_;  ///< arguments of this dtype run in float32
@@ -506,13 +532,21 @@ void announce(const std::string& name) {
 }  // namespace
 
 void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
-  const std::string name = op_name(op);
-  if (!draws_on_host(op)) check_allowed(op, name, *stack);
-  const std::string label = "spyre::fallback::" + name;
-  RECORD_FUNCTION(label, c10::ArrayRef<const c10::IValue>());
+  const OperatorRecord& record = record_of(op);
+  const bool is_missing = !record.traits.is_drawn_on_host;
+  if (is_missing) check_allowed(op, record.name, *stack);
+  RECORD_FUNCTION(record.label, c10::ArrayRef<const c10::IValue>());
   fill_in_generator(op, *stack);
-  Call(op, name, *stack).run();
-  if (!draws_on_host(op)) announce(name);
+  Call(op, record, *stack).run();
+  if (is_missing) announce(record.name);
+}
+
+void cpu_fallback_with_derivative(const c10::OperatorHandle& op, Stack* stack) {
+  const OperatorRecord& record = record_of(op);
+  check_allowed(op, record.name, *stack);
+  RECORD_FUNCTION(record.label, c10::ArrayRef<const c10::IValue>());
+  Call(op, record, *stack).run_with_derivative();
+  announce(record.name);
 }
 
 std::vector<std::pair<std::string, int64_t>> fallback_counts() {

@@ -18,6 +18,10 @@ namespace spyre::aten {
 /// Boxed kernel, registered for every op that has no kernel of its own.
 void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+/// The same for an operator that writes no argument, with its derivative: autograd records the
+/// copies to the host and back, and between them what the CPU does.
+void cpu_fallback_with_derivative(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 /// For a kernel that declines its arguments. `Op` is an at::_ops struct:
 ///   return call_fallback<at::_ops::add_Tensor>(self, other, alpha);
 template <class Op, class... Args>

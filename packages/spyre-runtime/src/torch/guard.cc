@@ -26,10 +26,14 @@ c10::Stream to_c10_stream(runtime::StreamId stream) {
 int checked_device(int64_t index) {
   if (index == -1) return runtime::current_device();
   const int count = translated([] { return runtime::device_count(); });
-  TORCH_CHECK_INDEX(index >= 0 && index < count, "spyre device index ", index, " is out of range: ",
-                    count == 1 ? "1 device is" : std::to_string(count) + " devices are",
-                    " visible; choose an index from 0 to ", count - 1,
-                    " or make more visible with AIU_WORLD_SIZE or SPYRE_DEVICES");
+  // PyTorch's devices keep eight bits of an index; 256 and above arrive as valid ones.
+  const std::string wrapped =
+      index < -1 ? " (or " + std::to_string(index + 256) + ", wrapped by PyTorch)" : "";
+  TORCH_CHECK_INDEX(
+      index >= 0 && index < count, "spyre device index ", index, wrapped,
+      " is out of range: ", count == 1 ? "1 device is" : std::to_string(count) + " devices are",
+      " visible; choose an index from 0 to ", count - 1,
+      " or make more visible with AIU_WORLD_SIZE or SPYRE_DEVICES");
   return static_cast<int>(index);
 }
 

@@ -2,6 +2,7 @@
 #include "torch/tensor.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/TensorImpl.h>
 
@@ -134,8 +135,7 @@ HostDtype host_dtype(ScalarType dtype) {
   for (const Advice& row : kAdvice) {
     if (row.torch == dtype) advice = row.text;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "dtype ", dtype_name(dtype),
-                              " has no format on device spyre; ", advice);
+  throw_no_format("dtype " + dtype_name(dtype) + " has no format on device spyre; " + advice);
 }
 
 std::string dtype_name(ScalarType dtype) {
@@ -188,24 +188,13 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, ScalarTyp
   return make_tensor(wrap_allocation(allocation), size_bytes, size, stride, dtype);
 }
 
-at::Tensor empty_like(const at::Tensor& like, at::IntArrayRef size, ScalarType dtype) {
-  const at::IntArrayRef like_size = like.sizes();
-  const at::IntArrayRef like_stride = like.strides();
-  if (like.is_contiguous() || like_size.size() != size.size() ||
-      !like.is_non_overlapping_and_dense()) {
-    return empty(size, dtype, like.device());
+at::Tensor empty_like(const at::Tensor& like) {
+  const at::IntArrayRef size = like.sizes();
+  if (like.is_non_overlapping_and_dense()) {
+    return empty_strided(size, like.strides(), like.scalar_type(), like.device());
   }
-  c10::SmallVector<int64_t, 8> order(size.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return like_stride[a] > like_stride[b]; });
-  c10::SmallVector<int64_t, 8> stride(size.size());
-  int64_t next = 1;
-  for (size_t i = size.size(); i-- > 0;) {
-    stride[order[i]] = next;
-    next *= std::max<int64_t>(size[order[i]], 1);
-  }
-  return empty_strided(size, stride, dtype, like.device());
+  return empty_strided(size, at::infer_dense_strides(size, like.strides()), like.scalar_type(),
+                       like.device());
 }
 
 Location locate(const at::Tensor& tensor) {

@@ -44,9 +44,9 @@ at::Tensor empty(at::IntArrayRef size, c10::ScalarType dtype, c10::Device device
 /// An uninitialised tensor with these strides (any non-negative ones).
 at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, c10::ScalarType dtype,
                          c10::Device device);
-/// An uninitialised tensor of the size and dtype, on `like`'s device, with `like`'s dimension order
-/// if it is dense and of the same rank: what pointwise results look like in PyTorch.
-at::Tensor empty_like(const at::Tensor& like, at::IntArrayRef size, c10::ScalarType dtype);
+/// An uninitialised tensor like another one, in the order of its dimensions but without gaps:
+/// torch.empty_like(like).
+at::Tensor empty_like(const at::Tensor& like);
 
 // --- from tensor to memory -----------------------------------------------------------------------
 

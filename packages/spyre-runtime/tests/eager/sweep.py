@@ -54,8 +54,8 @@ class Tolerance:
     atol: float
 
 
-# What the device says of an intermediate result that it has no format for.
-REFUSED = re.compile(r"(?i)complex|double|float64|uint64")
+# Dtypes that the device refuses; results and dtype arguments of these are not asked of it.
+REFUSED = {torch.float64, torch.uint16, torch.uint32, torch.uint64}
 
 # Which of equal elements their indices name is not specified.
 FREE_AMONG_EQUALS = {"topk"}
@@ -79,19 +79,21 @@ MATRIX_OPS = re.compile(
 )
 
 
-# Differences of nearly equal halves, or positions computed in half.
-UNSTABLE_IN_HALF = re.compile(r"grid_sampl|hinge|matrix_exp|cumprod|var|std|norm|cdist|_loss$")
+# Differences from a margin of up to ten are rounded to half, and their mean is near zero.
+CANCELS_IN_HALF = {"nn.functional.hinge_embedding_loss"}
 CASTS_TO_HALF = {"half", "bfloat16", "to"}
 
 
 def tolerance(op: OpInfo, dtype: torch.dtype) -> Tolerance:
     """How far a result of this op may be from the reference."""
+    if "attention" in op.name and dtype in HALF:
+        return Tolerance(2.0**-8, 2.0**-8)
     if "attention" in op.name:
         return Tolerance(2.0**-5, 2.0**-5)  # the samples' scores reach hundreds
     if MATRIX_OPS.search(op.name):
         return DOWNCAST
-    if dtype in HALF and UNSTABLE_IN_HALF.search(op.name):
-        return Tolerance(2.0**-4, 2.0**-4)
+    if dtype in HALF and op.name in CANCELS_IN_HALF:
+        return Tolerance(2.0**-7, 10 * 2.0**-8)
     return HALF_TOLERANCE if dtype in HALF or op.name in CASTS_TO_HALF else FLOAT32
 
 
@@ -142,13 +144,14 @@ def samples(op: OpInfo, dtype: torch.dtype, count: int) -> Iterator[SampleInput]
 
 
 def has_unsupported(tree: Any) -> bool:
-    """Whether there is a tensor of a dtype or layout that the device refuses."""
-    leaves, _ = torch.utils._pytree.tree_flatten(tree)
-    return any(
-        isinstance(x, torch.Tensor)
-        and (x.dtype == torch.float64 or x.is_complex() or x.layout is not torch.strided)
-        for x in leaves
-    )
+    """Whether there is a dtype, or a tensor of a dtype or layout, that the device refuses."""
+
+    def is_refused(x: Any) -> bool:
+        if isinstance(x, torch.Tensor):
+            return is_refused(x.dtype) or x.layout is not torch.strided
+        return isinstance(x, torch.dtype) and (x in REFUSED or x.is_complex)
+
+    return any(map(is_refused, tree_flatten(tree)[0]))
 
 
 def has_plain_strides(op: OpInfo, half: bool) -> bool:
@@ -177,12 +180,7 @@ def check_sample(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> tuple[s
     limits = tolerance(op, dtype)
     options = {"rtol": limits.rtol, "atol": limits.atol, "half": half}
     torch.manual_seed(3)
-    try:
-        actual = op(held[0], *held[1], **held[2])
-    except NotImplementedError as error:
-        if REFUSED.search(str(error)):
-            return None  # an intermediate result that the device refuses, by name
-        raise
+    actual = op(held[0], *held[1], **held[2])
     if op.name in UNDEFINED:
         return None
     if op.name in FREE_AMONG_EQUALS:
@@ -213,6 +211,8 @@ def check_in_place(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> str |
     target, expected = held[0].clone(), reference[0].clone()
     try:
         run(expected, *reference[1], **reference[2])
+        if has_unsupported(expected):
+            return None
     except Exception:
         with contextlib.suppress(Exception):
             run(target, *held[1], **held[2])
@@ -231,8 +231,10 @@ def check_out(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> str | None
     reference = as_reference(everything) if half else everything
     held = tree_to_device(everything)
     expected = op(reference[0], *reference[1], **reference[2])
+    if has_unsupported(expected):
+        return None
     plain = op(held[0], *held[1], **held[2])
-    if not isinstance(plain, torch.Tensor) or plain.dim() < 2 or has_unsupported(expected):
+    if not isinstance(plain, torch.Tensor) or plain.dim() < 2:
         return None
     permutation = tuple(reversed(range(plain.dim())))
     out = plain.new_zeros(list(reversed(plain.shape))).permute(permutation)
@@ -262,15 +264,37 @@ def matches_half_of_cpu(op: OpInfo, sample: SampleInput, actual: Any, options: d
     return mismatch(actual, expected, strides=False, **{**options, "half": False}) is None
 
 
+def matches_truth(op: OpInfo, arguments: Any, actual: Any, options: dict) -> bool:
+    """Whether gradients agree with float64's, but for rounding noise of what cancels.
+
+    The CPU's float32 has such noise too, which is no measure of another's. It is relative to the
+    arguments: that of float32, and where nothing is left at all, of the operator's tolerance.
+    """
+    exact = tree_map(
+        lambda x: x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x,
+        as_reference(arguments),
+    )
+    try:
+        truth = gradients(op, exact)
+    except Exception:
+        return False
+    sizes = [x.abs().max() for x in tree_flatten(exact)[0] if isinstance(x, torch.Tensor)]
+    scale = max((float(x) for x in sizes), default=1.0)
+    for a, e in zip(actual or (), truth or (), strict=True):
+        if e is None or a is None:
+            continue
+        found = a.cpu().double()
+        noise = torch.where(e.abs() <= 1e-10 * scale, options["atol"], 2.0**-21) * scale
+        found = torch.where((found - e).abs() <= noise, e, found)
+        if mismatch(found.to(torch.float32), e.to(torch.float32), half=True, **options):
+            return False
+    return True
+
+
 def check_variants(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> tuple[str, str] | None:
     """(variant, reason) of a difference of the in-place or out variant, or None."""
     for variant, check in (("in place", check_in_place), ("out", check_out)):
-        try:
-            found = check(op, dtype, sample)
-        except NotImplementedError as error:
-            if not REFUSED.search(str(error)):
-                raise
-            found = None
+        found = check(op, dtype, sample)
         if found:
             return variant, found
     return None
@@ -314,14 +338,15 @@ def check_backward(op: OpInfo, dtype: torch.dtype, sample: SampleInput) -> tuple
         return None
     try:
         actual = gradients(op, tree_to_device(everything))
-    except NotImplementedError as error:
-        if REFUSED.search(str(error)):
+    except NotImplementedError:
+        if has_unsupported(op(sample.input, *sample.args, **sample.kwargs)):
             return None
         raise
     limits = tolerance(op, dtype)
-    found = mismatch(
-        actual, expected, rtol=limits.rtol * 4, atol=limits.atol * 4, half=half, strides=False
-    )
+    options = {"rtol": limits.rtol * 4, "atol": limits.atol * 4, "strides": False}
+    found = mismatch(actual, expected, half=half, **options)
+    if found and matches_truth(op, everything, actual, options):
+        return None
     return ("backward", found) if found else None
 
 

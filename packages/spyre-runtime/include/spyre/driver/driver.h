@@ -112,8 +112,8 @@ typedef struct spyre_driver_api {
   /* Events. record captures the work queued so far; wait makes later work of `stream` wait for it.
    * An event that was never recorded counts as reached. Recording again leaves those alone who
    * already wait for the former point. synchronize blocks, and returns as stream_synchronize does,
-   * once between the two, an error that work of the event's stream met. elapsed is SPYRE_NOT_READY before both events are reached,
-   * and SPYRE_INVALID_ARGUMENT if one was never recorded. */
+   * once between the two, an error that work of the event's stream met. elapsed is SPYRE_NOT_READY
+   * before both events are reached, and SPYRE_INVALID_ARGUMENT if one was never recorded. */
   spyre_status (*event_create)(spyre_device*, spyre_event** out, char* error);
   void (*event_destroy)(spyre_event*);
   spyre_status (*event_record)(spyre_event*, spyre_stream*, char* error);

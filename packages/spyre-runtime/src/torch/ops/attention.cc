@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scaled dot product attention as one program of three stages: scores, softmax, weighted sum.
 // Scores stay in float32, which they need more than any other intermediate of a transformer.
+#include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
@@ -151,6 +152,13 @@ Attention read(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
   return a;
 }
 
+/// Like the CPU's fused kernel, which its composed form stands in for where channels are strided or
+/// differ: heads that were split off join for free.
+bool has_order_of_query(const Attention& a) {
+  return at::globalContext().userEnabledFlashSDP() && a.value.size(3) == a.query.size(3) &&
+         a.query.stride(3) == 1 && a.key.stride(3) == 1 && a.value.stride(3) == 1;
+}
+
 bool attention(Call& call) {
   const std::optional<at::Tensor> bias = call.maybe_tensor(3);
   if (!can_fuse(call.tensor(0), call.tensor(1), call.tensor(2), bias, call[4].toDouble()))
@@ -158,11 +166,10 @@ bool attention(Call& call) {
   const Attention a =
       read(call.tensor(0), call.tensor(1), call.tensor(2), bias, call[5].toBool(), call[7]);
   const ScalarType dtype = a.query.scalar_type();
-  // Like PyTorch's fused kernels: memory in the order batch, length, heads, so that heads join for
-  // free.
-  at::Tensor out = empty({a.query.size(0), a.query.size(2), a.query.size(1), a.value.size(3)},
-                         dtype, a.query.device())
-                       .transpose(1, 2);
+  at::Tensor out = has_order_of_query(a)
+                       ? empty_like(a.query)
+                       : empty({a.query.size(0), a.query.size(1), a.query.size(2), a.value.size(3)},
+                               dtype, a.query.device());
   if (dtype == ScalarType::Float) warn_downcast("aten::scaled_dot_product_attention");
   static const char kTag = 0;
   ProgramKey key(&kTag);

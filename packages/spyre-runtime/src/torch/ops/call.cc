@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "torch/ops/call.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+
+#include "torch/copy.h"
+#include "torch/tensor.h"
 
 namespace spyre::aten {
 
@@ -68,6 +72,20 @@ void Call::finish_values(std::vector<c10::IValue> results) {
 void Call::finish(std::vector<at::Tensor> results) {
   torch::jit::drop(stack_, signature_.argument_count);
   for (at::Tensor& result : results) stack_.emplace_back(std::move(result));
+}
+
+OutTensor::OutTensor(const at::Tensor& result, const at::Tensor& input, bool may_be_input)
+    : result_(result), stored_(result) {
+  const at::MemOverlapStatus status = at::get_overlap_status(result, input);
+  if (status == at::MemOverlapStatus::No ||
+      (may_be_input && status == at::MemOverlapStatus::Full)) {
+    return;
+  }
+  stored_ = empty(result.sizes(), result.scalar_type(), result.device());
+}
+
+void OutTensor::settle() const {
+  if (!stored_.is_same(result_)) copy_from(stored_, result_, /*non_blocking=*/true);
 }
 
 }  // namespace spyre::aten

@@ -62,4 +62,20 @@ class Call {
   const c10::IValue* arguments_;
 };
 
+/// An out tensor that may overlap an input in part: then the result is made beside it first.
+class OutTensor {
+ public:
+  explicit OutTensor(at::Tensor result) : result_(result), stored_(std::move(result)) {}
+  OutTensor(const at::Tensor& result, const at::Tensor& input, bool may_be_input = false);
+
+  const at::Tensor& result() const { return result_; }
+  /// What the kernel stores to.
+  const at::Tensor& stored() const { return stored_; }
+  /// After the launch.
+  void settle() const;
+
+ private:
+  at::Tensor result_, stored_;
+};
+
 }  // namespace spyre::aten

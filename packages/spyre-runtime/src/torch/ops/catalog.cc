@@ -12,6 +12,7 @@
 #include "torch/ops/kernels.h"
 #include "torch/ops/pointwise.h"
 #include "torch/ops/reduce.h"
+#include "torch/whole_on_host.h"
 
 namespace spyre::aten {
 namespace {
@@ -137,6 +138,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
       add(library, overloads, entries(), kernel.name, kernel.types, kind, kernel.run);
     }
   }
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  register_whole_operators(library, c10::DispatchKey::AutogradPrivateUse1);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  register_whole_operators(library, c10::DispatchKey::PrivateUse1);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/neg.h>
+#include <ATen/ops/pixel_shuffle_native.h>
+#include <ATen/ops/pixel_unshuffle_native.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/sub.h>
@@ -29,11 +31,11 @@ bool is_float_on_device(const at::Tensor& tensor) {
   return is_spyre(tensor) && type_class(tensor.scalar_type()) == 'f';
 }
 
-/// log(sigmoid(x)) = -softplus(-x). The buffer is the CPU's and stays empty.
+/// log(sigmoid(x)) = -softplus(-x). Contiguous like the CPU's, whose buffer stays empty.
 bool log_sigmoid_forward(Call& call) {
   const at::Tensor& self = call.tensor(0);
   if (!is_float_on_device(self) || call.has_output()) return false;
-  at::Tensor result = at::neg(at::softplus(at::neg(self), 1, 50));
+  at::Tensor result = at::neg(at::softplus(at::neg(self.contiguous()), 1, 50));
   call.finish({std::move(result), empty({0}, self.scalar_type(), self.device())});
   return true;
 }
@@ -119,6 +121,27 @@ bool histc(Call& call) {
   return true;
 }
 
+/// Composed of views in PyTorch, and contiguous; the CPU's keeps the memory format.
+bool pixel_shuffle(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  if (!is_spyre(self) || call.has_output()) return false;
+  call.finish(at::native::math_pixel_shuffle(self, call[1].toInt())
+                  .contiguous(self.suggest_memory_format()));
+  return true;
+}
+
+bool pixel_unshuffle(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  if (!is_spyre(self) || call.has_output()) return false;
+  call.finish(at::native::math_pixel_unshuffle(self, call[1].toInt())
+                  .contiguous(self.suggest_memory_format()));
+  return true;
+}
+
+/// PyTorch composes it of a batch norm, which the CPU computes: it computes the whole as well, for
+/// inputs of any memory format.
+bool group_norm(Call&) { return false; }
+
 /// PyTorch takes squared distances from a matrix product, where what is near cancels: too much for
 /// operands of ten bits. False: the CPU computes it.
 bool euclidean_distance(Call&) { return false; }
@@ -133,6 +156,9 @@ const std::vector<Kernel>& compose_kernels() {
       {"isin.Tensor_Tensor", isin, "fib"},
       {"equal", equal, "fib"},
       {"histc", histc, "fi"},
+      {"pixel_shuffle", pixel_shuffle, "fib"},
+      {"pixel_unshuffle", pixel_unshuffle, "fib"},
+      {"native_group_norm", group_norm, ""},
       {"_euclidean_dist", euclidean_distance, ""},
   };
   return kernels;

@@ -218,15 +218,18 @@ bool triangle(Call& call) {
   const at::Tensor self = call.tensor(0);
   const int64_t diagonal = call[1].toInt();
   if (!can_fill(self) || self.dim() < 2) return false;
-  at::Tensor out = call.output();
-  if (!out.defined()) {
-    out = empty(self.sizes(), self.scalar_type(), self.device());
+  at::Tensor result = call.output();
+  if (!result.defined()) {
+    result = empty(self.sizes(), self.scalar_type(), self.device());
   } else if (!call.signature().is_in_place) {
-    if (out.scalar_type() != self.scalar_type() || out.device() != self.device()) return false;
-    at::native::resize_output(out, self.sizes());
+    if (result.scalar_type() != self.scalar_type() || result.device() != self.device()) {
+      return false;
+    }
+    at::native::resize_output(result, self.sizes());
   }
-  at::assert_no_internal_overlap(out);
-  at::assert_no_partial_overlap(out, self);
+  at::assert_no_internal_overlap(result);
+  const OutTensor prepared(result, self, /*may_be_input=*/true);
+  const at::Tensor& out = prepared.stored();
   if (out.numel() != 0) {
     static const char kTag = 0;
     const LoopOrder loops(out);
@@ -256,8 +259,9 @@ bool triangle(Call& call) {
       return program.finish();
     };
     launch(*cached_program(key, build), {out, self});
+    prepared.settle();
   }
-  call.finish(std::move(out));
+  call.finish(std::move(result));
   return true;
 }
 

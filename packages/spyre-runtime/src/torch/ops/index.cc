@@ -3,9 +3,12 @@
 // An index out of range raises IndexError at the next synchronisation.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/nonzero.h>
+
+#include <algorithm>
 
 #include "torch/launch.h"
 #include "torch/ops/kernels.h"
@@ -264,8 +267,15 @@ bool gather_op(Call& call) {
   return true;
 }
 
-/// The tensor that a scatter changes: self for in-place ops, else a copy of it.
-at::Tensor prepare_target(const Call& call, const at::Tensor& self) {
+/// The tensor that a scatter changes: self for in-place ops, else a copy of it. It must not overlap
+/// what the scatter reads.
+at::Tensor prepare_target(const Call& call, const at::Tensor& self,
+                          std::initializer_list<const at::Tensor*> read) {
+  if (call.has_output()) {
+    for (const at::Tensor* tensor : read) {
+      if (tensor->defined()) at::assert_no_overlap(call.output(), *tensor);
+    }
+  }
   if (call.signature().is_in_place) {
     at::assert_no_internal_overlap(self);
     return self;
@@ -304,10 +314,8 @@ bool scatter_along(Call& call, Scatter::Mode mode, bool has_source) {
     what.number = call[3].toScalar();
   }
   if (mode == Scatter::Mode::kAdd && type_class(self.scalar_type()) == 'b') return false;
-  at::Tensor target = prepare_target(call, self);
+  at::Tensor target = prepare_target(call, self, {&what.source, &index});
   if (!target.defined()) return false;
-  if (what.source.defined()) at::assert_no_overlap(target, what.source);
-  at::assert_no_overlap(target, index);
   scatter(call,
           {target,
            strides_without(target, dim),
@@ -350,10 +358,8 @@ bool index_vector(Call& call) {
     if (type_class(self.scalar_type()) != 'f' && alpha.isDouble()) return false;
     what.scale = alpha.toScalar();
   }
-  at::Tensor target = prepare_target(call, self);
+  at::Tensor target = prepare_target(call, self, {&source, &index});
   if (!target.defined()) return false;
-  at::assert_no_overlap(target, source);
-  at::assert_no_overlap(target, index);
   scatter(call, along(target, dim, index), source, what);
   call.finish(std::move(target));
   return true;
@@ -500,11 +506,32 @@ bool make_advanced(const at::Tensor& self, const c10::IValue& list, Advanced& re
   return true;
 }
 
+/// Contiguous, or in the order of self's dimensions that stay: PyTorch leaves it to an iterator
+/// over all operands.
+at::Tensor indexed_result(const at::Tensor& self, const Advanced& advanced) {
+  const auto& terms = advanced.access.terms;
+  if (self.is_contiguous() && std::all_of(terms.begin(), terms.end(), [](const IndexTerm& term) {
+        return term.index.is_contiguous();
+      })) {
+    return empty(advanced.size, self.scalar_type(), self.device());
+  }
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false)
+      .check_all_same_dtype(false)
+      .declare_static_dtype_and_device(self.scalar_type(), self.device())
+      .add_owned_output(at::Tensor())
+      .add_owned_const_input(self.as_strided(advanced.size, advanced.access.strides));
+  for (const IndexTerm& term : terms) {
+    config.add_owned_const_input(term.index.as_strided(advanced.size, term.strides));
+  }
+  return config.build().output();
+}
+
 bool index(Call& call) {
   const at::Tensor& self = call.tensor(0);
   Advanced advanced;
   if (call.has_output() || !make_advanced(self, call[1], advanced)) return false;
-  at::Tensor out = empty(advanced.size, self.scalar_type(), self.device());
+  at::Tensor out = indexed_result(self, advanced);
   gather(call, out, advanced.access);
   call.finish(std::move(out));
   return true;

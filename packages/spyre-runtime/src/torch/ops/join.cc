@@ -113,7 +113,7 @@ bool flip(Call& call) {
   if (!is_spyre(self) || type_class(self.scalar_type()) == 0 || call.has_output()) return false;
   const std::vector<int64_t> dims = call[1].toIntVector();
   const auto flipped = at::dim_list_to_bitset(dims, self.dim());
-  at::Tensor out = empty_like(self, self.sizes(), self.scalar_type());
+  at::Tensor out = empty_like(self);
   if (out.numel() != 0) {
     std::vector<int64_t> strides = self.strides().vec();
     int64_t offset = 0;

@@ -101,6 +101,7 @@ bool run(Product product, Call& call) {
     if (out.scalar_type() != left.scalar_type() || out.device() != left.device()) return false;
     at::native::resize_output(out, product.result_size);
     at::assert_no_internal_overlap(out);
+    if (product.addend.defined()) at::assert_no_partial_overlap(out, product.addend);
   } else {
     out = empty(product.result_size, left.scalar_type(), left.device());
   }

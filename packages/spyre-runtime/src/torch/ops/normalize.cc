@@ -80,15 +80,18 @@ bool is_float_on_device(const at::Tensor& tensor) {
   return is_spyre(tensor) && type_class(tensor.scalar_type()) == 'f';
 }
 
-/// A contiguous output of the input's shape; undefined if the CPU should word an error.
-at::Tensor prepare_output(const Call& call, const at::Tensor& input) {
-  at::Tensor out = call.output();
-  if (!out.defined()) return empty(input.sizes(), input.scalar_type(), input.device());
-  if (out.scalar_type() != input.scalar_type() || out.device() != input.device()) return {};
+/// A contiguous output of the input's shape; nullopt if the CPU should word an error.
+std::optional<OutTensor> prepare_output(const Call& call, const at::Tensor& input) {
+  const at::Tensor out = call.output();
+  if (!out.defined()) {
+    return OutTensor(empty(input.sizes(), input.scalar_type(), input.device()));
+  }
+  if (out.scalar_type() != input.scalar_type() || out.device() != input.device()) {
+    return std::nullopt;
+  }
   at::native::resize_output(out, input.sizes());
   at::assert_no_internal_overlap(out);
-  at::assert_no_partial_overlap(out, input);
-  return out;
+  return OutTensor(out, input, /*may_be_input=*/true);
 }
 
 /// kSafe is softmax for attention: a row whose elements are all -inf gives zeros.
@@ -101,8 +104,9 @@ bool softmax(Call& call) {
   const bool converts = kind == Softmax::kSafe ? call.has(2) : call[2].toBool();
   if (!is_float_on_device(self) || converts) return false;
   const int64_t dim = at::maybe_wrap_dim(call[1].toInt(), self.dim());
-  at::Tensor out = prepare_output(call, self);
-  if (!out.defined()) return false;
+  const std::optional<OutTensor> prepared = prepare_output(call, self);
+  if (!prepared) return false;
+  const at::Tensor& out = prepared->stored();
   if (self.numel() != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -141,8 +145,9 @@ bool softmax(Call& call) {
       return program.finish();
     };
     launch(*cached_program(key, build), {out, self});
+    prepared->settle();
   }
-  call.finish(std::move(out));
+  call.finish(prepared->result());
   return true;
 }
 
@@ -156,8 +161,9 @@ bool softmax_backward(Call& call) {
     return false;
   }
   const int64_t dim = at::maybe_wrap_dim(call[2].toInt(), grad.dim());
-  at::Tensor out = prepare_output(call, grad);
-  if (!out.defined()) return false;
+  const std::optional<OutTensor> prepared = prepare_output(call, grad);
+  if (!prepared) return false;
+  const at::Tensor& out = prepared->stored();
   if (grad.numel() != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -188,8 +194,9 @@ bool softmax_backward(Call& call) {
       return program.finish();
     };
     launch(*cached_program(key, build), {out, grad, output});
+    prepared->settle();
   }
-  call.finish(std::move(out));
+  call.finish(prepared->result());
   return true;
 }
 

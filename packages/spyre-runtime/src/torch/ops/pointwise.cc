@@ -149,6 +149,17 @@ bool make_plan(const PointwiseOp& op, const Call& call, Plan& plan) {
          (op.rule != Rule::kSame && op.conditions == 0);
 }
 
+/// Contiguous, and dimensions of size 1 have the strides of a new tensor as well.
+bool has_plain_strides(const at::Tensor& tensor) {
+  if (!tensor.is_contiguous()) return false;
+  int64_t expected = 1;
+  for (int64_t dim = tensor.dim() - 1; dim >= 0; --dim) {
+    if (tensor.stride(dim) != expected) return false;
+    expected *= std::max<int64_t>(tensor.size(dim), 1);
+  }
+  return true;
+}
+
 /// The result when nothing needs broadcasting, checking or permuting; undefined otherwise.
 at::Tensor simple_result(const Plan& plan, const Call& call) {
   if (call.has_output()) return {};
@@ -157,9 +168,10 @@ at::Tensor simple_result(const Plan& plan, const Call& call) {
     if (operand.kind != Operand::Kind::kTensor) continue;
     if (first == nullptr) {
       first = &operand.tensor;
-      if (!is_spyre(*first) || !first->is_contiguous()) return {};
+      if (!is_spyre(*first) || !has_plain_strides(*first)) return {};
     } else if (operand.tensor.device() != first->device() ||
-               !operand.tensor.sizes().equals(first->sizes()) || !operand.tensor.is_contiguous()) {
+               !operand.tensor.sizes().equals(first->sizes()) ||
+               !operand.tensor.strides().equals(first->strides())) {
       return {};
     }
   }
@@ -180,7 +192,13 @@ at::Tensor make_result(const PointwiseOp& op, const Plan& plan, const Call& call
       .allow_cpu_scalars(true)
       .check_all_same_dtype(false)
       .promote_inputs_to_common_dtype(false);
-  if (!out.defined()) config.declare_static_dtype(plan.result);
+  if (!out.defined()) {
+    config.declare_static_dtype(plan.result);
+    if (op.is_result_contiguous) {
+      const at::Tensor& tensor = plan.operands.back().tensor;
+      out = empty(tensor.sizes(), plan.result, tensor.device());
+    }
+  }
   config.add_owned_output(out);
   for (const Operand& operand : plan.operands) {
     if (operand.tensor.defined()) config.add_owned_const_input(operand.tensor);

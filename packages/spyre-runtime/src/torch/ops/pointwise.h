@@ -43,6 +43,8 @@ struct PointwiseOp {
   bool (*accepts)(const Call& call, char type) = nullptr;
   /// Operands that are conditions: bool, and no part in promotion.
   Positions conditions = 0;
+  /// PyTorch gives a contiguous result, whatever the order of the last operand.
+  bool is_result_contiguous = false;
 };
 
 /// The table; see pointwise_table.cc for how to add a row.

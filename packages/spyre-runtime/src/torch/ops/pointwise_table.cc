@@ -230,7 +230,8 @@ const std::vector<PointwiseOp>& table() {
     {"lerp.Tensor", Rule::kSame, "f", k3, [](A a) { return lerp(a[0], a[1], a[2]); }},
     {"pow.Tensor_Scalar", Rule::kArithmetic, "fi", k2, pow_by_number, has_natural_exponent},
     {"pow.Tensor_Tensor", Rule::kPromote, "fi", k2, [](A a) { return pow(a[0], a[1]); }},
-    {"pow.Scalar", Rule::kPromote, "fi", k2, [](A a) { return pow(a[0], a[1]); }},
+    {"pow.Scalar", Rule::kPromote, "fi", k2, [](A a) { return pow(a[0], a[1]); }, nullptr, 0,
+     /*is_result_contiguous=*/true},
     {"neg", Rule::kSame, "fi", k1, [](A a) { return -a[0]; }},
     {"abs", Rule::kSame, "fi", k1, [](A a) { return abs(a[0]); }},
     {"sign", Rule::kSame, "fi", k1, [](A a) { return sign(a[0]); }},
@@ -273,7 +274,9 @@ const std::vector<PointwiseOp>& table() {
     {"special_entr", Rule::kFloat, "f", k1,
      [](A a) {
        const Value x = a[0];
-       return where(isnan(x), x, where(x > 0, -x * log(x), where(x == 0, like(x, 0), -INFINITY)));
+       const Value nothing = a.constant(-INFINITY);
+       const Value inside = where(is_infinite(a, x), nothing, -x * log(x));
+       return where(isnan(x), x, where(x > 0, inside, where(x == 0, like(x, 0), nothing)));
      }},
     {"logit", Rule::kFloat, "f", k1, logit},
     {"nan_to_num", Rule::kSame, "fi", k1, nan_to_num},

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <cmath>
 
 #include "torch/launch.h"
 #include "torch/ops/loops.h"
@@ -97,6 +98,14 @@ std::vector<ScalarType> result_dtypes(const ReduceOp& op, ScalarType first) {
   }
 }
 
+/// A float register as a half is to hold it: infinite beyond the largest finite number, where a
+/// plain store gives NaN.
+Value with_infinities(Value x) {
+  constexpr double kInfinity = 4294967296.0;  // 2^32
+  constexpr double kOverflow = kInfinity * (1 + 510.5 / 512);
+  return where(abs(x) >= kOverflow, copysign(like(x, kInfinity), x), x);
+}
+
 }  // namespace
 
 bool run_reduce(const ReduceOp& op, Call& call) {
@@ -123,19 +132,25 @@ bool run_reduce(const ReduceOp& op, Call& call) {
       return false;
     }
   }
-  c10::SmallVector<at::Tensor, 3> args;
+  std::vector<OutTensor> outs;
   for (size_t i = 0; i < dtypes.size(); ++i) {
-    at::Tensor out = call.output(static_cast<int>(i));
+    const at::Tensor out = call.output(static_cast<int>(i));
     if (out.defined()) {
       at::native::resize_output(out, geometry.shape);
       at::assert_no_internal_overlap(out);
-      at::assert_no_overlap(out, self);
+      if (op.refuses_overlap) at::assert_no_overlap(out, self);
+      outs.emplace_back(out, self);
     } else {
-      out = empty(geometry.shape, dtypes[i], self.device());
+      outs.emplace_back(empty(geometry.shape, dtypes[i], self.device()));
     }
-    args.push_back(out);
   }
-  std::vector<at::Tensor> results(args.begin(), args.end());
+  c10::SmallVector<at::Tensor, 3> args;
+  std::vector<at::Tensor> results, stored;
+  for (const OutTensor& out : outs) {
+    results.push_back(out.result());
+    stored.push_back(out.stored());
+    args.push_back(out.stored());
+  }
   if (results[0].numel() == 0) {
     call.finish(std::move(results));
     return true;
@@ -149,7 +164,7 @@ bool run_reduce(const ReduceOp& op, Call& call) {
   key.add(int64_t{-1});
   for (int64_t dim : geometry.reduce_dims) key.add(self.size(dim));
   key.add(c10::ArrayRef<int64_t>(geometry.input_strides(self)));
-  for (const at::Tensor& out : results) {
+  for (const at::Tensor& out : stored) {
     key.add(c10::ArrayRef<int64_t>(geometry.result_strides(out)));
   }
   for (const char* name : {"correction", "ord"}) {
@@ -160,7 +175,7 @@ bool run_reduce(const ReduceOp& op, Call& call) {
   auto build = [&] {
     ProgramBuilder program(call.signature().name);
     std::vector<int> out_buffers;
-    for (const at::Tensor& out : results) out_buffers.push_back(declare_arg(program, out));
+    for (const at::Tensor& out : stored) out_buffers.push_back(declare_arg(program, out));
     const int input = declare_arg(program, self);
     StageBuilder& stage = program.stage(op.name);
     for (int64_t dim : geometry.kept_dims) stage.loop(self.size(dim));
@@ -170,12 +185,14 @@ bool run_reduce(const ReduceOp& op, Call& call) {
     const std::vector<Value> values =
         op.body({stage, call, access, self.scalar_type(), compute, geometry.count});
     for (size_t i = 0; i < values.size(); ++i) {
-      const int out = stage.access(out_buffers[i], geometry.result_strides(results[i]));
-      stage.store(out, values[i]);
+      const int out = stage.access(out_buffers[i], geometry.result_strides(stored[i]));
+      const bool is_half = values[i].type == Type::F && is_sen169(stored[i].scalar_type());
+      stage.store(out, is_half ? with_infinities(values[i]) : values[i]);
     }
     return program.finish();
   };
   launch(*cached_program(key, build), args);
+  for (const OutTensor& out : outs) out.settle();
   call.finish(std::move(results));
   return true;
 }
@@ -183,6 +200,13 @@ bool run_reduce(const ReduceOp& op, Call& call) {
 Value ReduceArgs::load() const {
   stage.phase(/*reduce=*/true);
   return cast(stage.load(access), input, compute);
+}
+
+Value ReduceArgs::load_with_infinities() const {
+  const Value x = load();
+  if (!is_sen169(compute) || x.type != Type::F) return x;
+  const Value infinity = stage.constant_f(INFINITY);
+  return where(stage.emit(Op::isinf_sen169, {x}), copysign(infinity, x), x);
 }
 
 double ReduceArgs::number(const char* argument, double if_none) const {

@@ -29,6 +29,9 @@ class ReduceArgs {
 
   /// The input's element, in a new reduce phase.
   Value load() const;
+  /// The same with a half's infinities as IEEE's, so that those of two signs cancel to NaN; three
+  /// more instructions for each element.
+  Value load_with_infinities() const;
   /// Starts a phase without reduce loops.
   void finish() const { stage.phase(); }
   double number(const char* argument, double if_none) const;
@@ -42,6 +45,9 @@ struct ReduceOp {
   /// Dtypes of results beyond the first (and of the first, where the rule does not say).
   enum class Results : uint8_t { kOne, kTwo, kIndex, kValueAndIndex } results = Results::kOne;
   bool (*accepts)(const Call& call, int64_t count) = nullptr;
+  /// Whether PyTorch refuses an out tensor that overlaps the input. One that overlaps itself is
+  /// always refused here, also where the CPU leaves some of the results in it.
+  bool refuses_overlap = false;
 };
 
 const std::vector<ReduceOp>& reduce_ops();

@@ -34,7 +34,7 @@ Values total(R r) {
 }
 
 Values product(R r) {
-  const Value p = reduce(Op::reduce_prod, Op::reduce_prod_i, Op::count_, r.load());
+  const Value p = reduce(Op::reduce_prod, Op::reduce_prod_i, Op::count_, r.load_with_infinities());
   r.finish();
   return {p};
 }
@@ -107,10 +107,10 @@ Values all(R r) {
 
 /// In two passes over the input: subtracting the mean first keeps what cancels exact.
 Values variance_and_mean(R r) {
-  const Value s = sum(r.load());
+  const Value s = sum(r.load_with_infinities());
   r.finish();
   const Value mean = s / static_cast<double>(r.count);
-  const Value difference = r.load() - mean;
+  const Value difference = r.load_with_infinities() - mean;
   const Value squares = sum(difference * difference);
   r.finish();
   return {squares / (static_cast<double>(r.count) - r.number("correction", 1)), mean};
@@ -123,6 +123,18 @@ Values deviation_and_mean(R r) {
   return {sqrt(both[0]), both[1]};
 }
 
+/// Taken off the largest element, so that nothing overflows. An infinite one is the result, but for
+/// NaN beside it, which the maximum keeps.
+Values log_sum_exp(R r) {
+  const Value largest_of_all = largest(r.load_with_infinities());
+  r.finish();
+  const Value is_infinite = abs(largest_of_all) == INFINITY;
+  const Value shift = where(is_infinite, 0, largest_of_all);
+  const Value s = sum(exp(r.load_with_infinities() - shift));
+  r.finish();
+  return {where(is_infinite, largest_of_all, shift + log(s))};
+}
+
 /// The CPU warns when a variance has no degrees of freedom.
 bool has_freedom(const Call& call, int64_t count) {
   const int position = call.find("correction");
@@ -132,7 +144,7 @@ bool has_freedom(const Call& call, int64_t count) {
 
 Values vector_norm(R r) {
   const double order = r.number("ord", 2);
-  const Value x = r.load();
+  const Value x = r.load_with_infinities();
   Value result;
   if (std::isinf(order)) {
     result = order > 0 ? largest(abs(x)) : smallest(abs(x));
@@ -163,25 +175,31 @@ const std::vector<ReduceOp>& table() {
       {"mean.dim", ReduceRule::kSame, "f", mean},
       {"amax", ReduceRule::kSame, "fib", maximum_of},
       {"amin", ReduceRule::kSame, "fib", minimum_of},
-      {"max", ReduceRule::kSame, "fib", maximum_of},
-      {"min", ReduceRule::kSame, "fib", minimum_of},
-      {"max.dim", ReduceRule::kSame, "fib", maximum_and_index, Results::kValueAndIndex},
-      {"min.dim", ReduceRule::kSame, "fib", minimum_and_index, Results::kValueAndIndex},
-      {"aminmax", ReduceRule::kSame, "fib", extremes, Results::kTwo},
+      {"max", ReduceRule::kSame, "fib", maximum_of, Results::kOne, nullptr,
+       /*refuses_overlap=*/true},
+      {"min", ReduceRule::kSame, "fib", minimum_of, Results::kOne, nullptr,
+       /*refuses_overlap=*/true},
+      {"max.dim", ReduceRule::kSame, "fib", maximum_and_index, Results::kValueAndIndex, nullptr,
+       /*refuses_overlap=*/true},
+      {"min.dim", ReduceRule::kSame, "fib", minimum_and_index, Results::kValueAndIndex, nullptr,
+       /*refuses_overlap=*/true},
+      {"aminmax", ReduceRule::kSame, "fib", extremes, Results::kTwo, nullptr,
+       /*refuses_overlap=*/true},
       {"argmax", ReduceRule::kSame, "fi", argmax, Results::kIndex},
       {"argmin", ReduceRule::kSame, "fi", argmin, Results::kIndex},
-      {"any", ReduceRule::kTruth, "b", any},
-      {"any.dim", ReduceRule::kTruth, "b", any},
-      {"any.dims", ReduceRule::kTruth, "b", any},
-      {"all", ReduceRule::kTruth, "b", all},
-      {"all.dim", ReduceRule::kTruth, "b", all},
-      {"all.dims", ReduceRule::kTruth, "b", all},
+      {"any", ReduceRule::kTruth, "b", any, Results::kOne, nullptr, /*refuses_overlap=*/true},
+      {"any.dim", ReduceRule::kTruth, "b", any, Results::kOne, nullptr, /*refuses_overlap=*/true},
+      {"any.dims", ReduceRule::kTruth, "b", any, Results::kOne, nullptr, /*refuses_overlap=*/true},
+      {"all", ReduceRule::kTruth, "b", all, Results::kOne, nullptr, /*refuses_overlap=*/true},
+      {"all.dim", ReduceRule::kTruth, "b", all, Results::kOne, nullptr, /*refuses_overlap=*/true},
+      {"all.dims", ReduceRule::kTruth, "b", all, Results::kOne, nullptr, /*refuses_overlap=*/true},
       {"var.correction", ReduceRule::kSame, "f", variance, Results::kOne, has_freedom},
       {"std.correction", ReduceRule::kSame, "f", deviation, Results::kOne, has_freedom},
       {"var_mean.correction", ReduceRule::kSame, "f", variance_and_mean, Results::kTwo,
        has_freedom},
       {"std_mean.correction", ReduceRule::kSame, "f", deviation_and_mean, Results::kTwo,
        has_freedom},
+      {"logsumexp", ReduceRule::kSame, "f", log_sum_exp},
       {"linalg_vector_norm", ReduceRule::kSame, "f", vector_norm},
   };
   return rows;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cumulative sums and products: in log2(n) steps, each of which adds to an element what lies so far
-// before it that both have taken in equally much.
+// Running sums and products along a dimension. The device has no scan, so log2(n) stages double the
+// span that each element covers: y[i] = x[i] + x[i - 1], z[i] = y[i] + y[i - 2] and so on.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
 
 #include <algorithm>
-#include <array>
 
 #include "torch/launch.h"
 #include "torch/ops/kernels.h"
@@ -16,83 +17,128 @@ namespace spyre::aten {
 namespace {
 
 using c10::ScalarType;
-using program::HostDtype;
+using Combine = Value (*)(Value, Value);
 
-program::Program build(const Call& call, const at::Tensor& self, const at::Tensor& out, int64_t dim,
-                       bool is_product) {
-  ProgramBuilder program(call.signature().name);
-  const int out_buffer = declare_arg(program, out), self_buffer = declare_arg(program, self);
-  const std::vector<int64_t> size = to_vector(self.sizes());
-  const int64_t length = size[dim];
-  std::vector<int64_t> dense(size.size(), 1);
-  for (size_t d = size.size(); d-- > 1;) dense[d - 1] = dense[d] * size[d];
-  // Sums stay wide until the end.
-  const HostDtype wide =
-      register_type(out.scalar_type()) == Type::F ? HostDtype::kFloat32 : HostDtype::kInt64;
-  std::array<int, 2> steps{out_buffer, out_buffer};
-  if (length > 1) steps = {program.temp(wide, size), program.temp(wide, size)};
+Value add(Value x, Value y) { return x + y; }
+Value multiply(Value x, Value y) { return x * y; }
 
-  auto stage_over = [&](const char* name, int64_t extent) -> StageBuilder& {
-    StageBuilder& stage = program.stage(name);
-    for (size_t d = 0; d < size.size(); ++d)
-      stage.loop(static_cast<int64_t>(d) == dim ? extent : size[d]);
-    return stage;
-  };
-  StageBuilder& first = stage_over("first", length);
-  const Value x = first.load(first.access(self_buffer, to_vector(self.strides())));
-  first.store(first.access(steps[0], length > 1 ? dense : to_vector(out.strides())),
-              cast(x, self.scalar_type(), out.scalar_type()));
-  int now = 0;
-  for (int64_t reach = 1; reach < length; reach *= 2) {
-    const int from = steps[now];
-    now = 1 - now;
-    const bool is_last = reach * 2 >= length;
-    const int to = is_last ? out_buffer : steps[now];
-    const std::vector<int64_t> stride = is_last ? to_vector(out.strides()) : dense;
-    StageBuilder& done = stage_over("done", reach);
-    done.store(done.access(to, stride), done.load(done.access(from, dense)));
-    StageBuilder& step = stage_over("step", length - reach);
-    const Value before = step.load(step.access(from, dense));
-    const Value here = step.load(step.access(from, dense, reach * dense[dim]));
-    step.store(step.access(to, stride, reach * stride[dim]),
-               is_product ? before * here : before + here);
-  }
-  return program.finish();
+/// A tensor of the program at one step: the argument or a temporary.
+struct Place {
+  int buffer;
+  ScalarType dtype;
+  std::vector<int64_t> strides;
+};
+
+std::vector<int64_t> dense_strides(at::IntArrayRef size) {
+  std::vector<int64_t> strides(size.size(), 1);
+  for (size_t i = size.size(); i-- > 1;) strides[i - 1] = strides[i] * size[i];
+  return strides;
 }
 
-template <bool is_product>
+class Scan {
+ public:
+  Scan(ProgramBuilder& program, at::IntArrayRef size, int64_t dim, Combine combine)
+      : program_(program), size_(size), dim_(dim), combine_(combine) {}
+
+  Place temporary(ScalarType dtype) {
+    return {program_.temp(host_dtype(dtype), size_.vec()), dtype, dense_strides(size_)};
+  }
+
+  /// to[i] = from[i] below `distance`, from[i] combined with from[i - distance] from there on.
+  void step(const Place& from, const Place& to, int64_t distance, ScalarType compute) {
+    stage(from, to, 0, std::min(distance, size_[dim_]), 0, compute);
+    if (distance < size_[dim_]) stage(from, to, distance, size_[dim_], distance, compute);
+  }
+
+ private:
+  void stage(const Place& from, const Place& to, int64_t begin, int64_t end, int64_t distance,
+             ScalarType compute) {
+    StageBuilder& stage = program_.stage("scan");
+    for (int64_t d = 0; d < static_cast<int64_t>(size_.size()); ++d) {
+      stage.loop(d == dim_ ? end - begin : size_[d]);
+    }
+    auto load = [&](int64_t position) {
+      const int access = stage.access(from.buffer, from.strides, position * from.strides[dim_]);
+      return cast(stage.load(access), from.dtype, compute);
+    };
+    Value result = load(begin);
+    if (distance != 0) result = combine_(load(begin - distance), result);
+    const int access = stage.access(to.buffer, to.strides, begin * to.strides[dim_]);
+    stage.store(access, cast(result, compute, to.dtype));
+  }
+
+  ProgramBuilder& program_;
+  at::IntArrayRef size_;
+  int64_t dim_;
+  Combine combine_;
+};
+
+template <Combine combine>
 bool scan(Call& call) {
   const at::Tensor& self = call.tensor(0);
-  if (!is_spyre(self) || type_class(self.scalar_type()) == 0 || self.numel() == 0 ||
-      self.dim() == 0)
-    return false;
+  if (!is_spyre(self) || type_class(self.scalar_type()) == 0 || self.dim() == 0) return false;
   const int64_t dim = at::maybe_wrap_dim(call[1].toInt(), self.dim());
-  const bool is_integral = c10::isIntegralType(self.scalar_type(), /*includeBool=*/true);
-  const ScalarType dtype = call.has(2)         ? call[2].toScalarType()
-                           : call.has_output() ? call.output().scalar_type()
-                           : is_integral       ? ScalarType::Long
-                                               : self.scalar_type();
-  if (type_class(dtype) == 0 || type_class(dtype) == 'b' ||
-      !call.outputs_are(self.device(), {dtype}))
-    return false;
-  at::Tensor out = empty(self.sizes(), dtype, self.device());
-  static const char kTag = 0;
-  ProgramKey key(&kTag);
-  key.add(static_cast<int64_t>(self.scalar_type()) << 8 | static_cast<int64_t>(dtype));
-  key.add(dim);
-  key.add(self.sizes());
-  key.add(self.strides());
-  launch(*cached_program(key, [&] { return build(call, self, out, dim, is_product); }),
-         {out, self});
-  call.deliver({std::move(out)});
+  at::Tensor out = call.output();
+  ScalarType result = self.scalar_type();
+  if (call.has(2)) {
+    result = call[2].toScalarType();
+  } else if (call.signature().has_out) {
+    result = out.scalar_type();
+  } else if (c10::isIntegralType(result, /*includeBool=*/true) && !out.defined()) {
+    result = ScalarType::Long;
+  }
+  const char type = type_class(result);
+  // The CPU rounds to a narrower dtype before it sums.
+  const bool is_wide_enough = result == self.scalar_type() || result == ScalarType::Float ||
+                              (type == 'i' && type_class(self.scalar_type()) != 'f');
+  if (type == 0 || type == 'b' || !is_wide_enough) return false;
+  if (out.defined()) {
+    if (out.scalar_type() != result || out.device() != self.device()) return false;
+    at::native::resize_output(out, self.sizes());
+    at::assert_no_internal_overlap(out);
+    at::assert_no_partial_overlap(out, self);
+  } else {
+    out = empty(self.sizes(), result, self.device());
+  }
+  if (out.numel() != 0) {
+    static const char kTag = 0;
+    ProgramKey key(&kTag);
+    key.add(dim);
+    key.add(static_cast<int64_t>(result) << 8 | static_cast<int64_t>(self.scalar_type()));
+    key.add(self.sizes());
+    key.add(self.strides());
+    key.add(out.strides());
+    auto build = [&] {
+      // Halves are summed in float32: rounded once, and with infinities that cancel to NaN.
+      const ScalarType compute = type == 'f' ? ScalarType::Float : ScalarType::Long;
+      ProgramBuilder program(call.signature().name);
+      const Place to{declare_arg(program, out), result, to_vector(out.strides())};
+      Place from{declare_arg(program, self), self.scalar_type(), to_vector(self.strides())};
+      Scan steps(program, self.sizes(), dim, combine);
+      // Integers wrap at the end, which comes to the same.
+      std::vector<Place> temporaries;
+      int64_t distance = 1;
+      for (size_t i = 0; distance * 2 < self.size(dim); distance *= 2, ++i) {
+        if (i < 2) temporaries.push_back(steps.temporary(compute));
+        steps.step(from, temporaries[i % 2], distance, compute);
+        from = temporaries[i % 2];
+      }
+      steps.step(from, to, distance, compute);
+      return program.finish();
+    };
+    launch(*cached_program(key, build), {out, self});
+  }
+  call.finish(std::move(out));
   return true;
 }
 
 }  // namespace
 
 const std::vector<Kernel>& scan_kernels() {
-  static const std::vector<Kernel> kernels = {{"cumsum", scan<false>, "fib"},
-                                              {"cumprod", scan<true>, "fib"}};
+  static const std::vector<Kernel> kernels = {
+      {"cumsum", scan<add>, "fib"},
+      {"cumprod", scan<multiply>, "fib"},
+  };
   return kernels;
 }
 
