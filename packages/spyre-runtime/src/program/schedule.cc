@@ -207,9 +207,10 @@ class Scheduler {
         continue;
       if (stage_.row_loop < 0 || extent(l) > extent(stage_.row_loop)) stage_.row_loop = l;
     }
-    stage_.block_lanes = std::clamp<int64_t>(extent(lane), 1, kBlock / 4);
+    // A product's tile goes through the epilogue in few blocks: each finds its place anew.
+    stage_.block_lanes = std::clamp<int64_t>(extent(lane), 1, kBlock / 8);
     stage_.block_rows =
-        std::clamp<int64_t>(extent(stage_.row_loop), 1, kBlock / stage_.block_lanes);
+        std::clamp<int64_t>(extent(stage_.row_loop), 1, 2 * kBlock / stage_.block_lanes);
   }
 
   BoundStage& stage_;

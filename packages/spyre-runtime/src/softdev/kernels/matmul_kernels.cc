@@ -195,13 +195,15 @@ void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t fir
     const int64_t i_end = std::min(count, i0 + kStrip);
     for (int64_t k = 0; across && k < depth; ++k)
       pack_run(out + i0 * pitch + k, pitch, base + element(view, first + i0, k), i_end - i0);
+    // Runs of neighbouring rows often lie side by side, as sticks do: memory is read in its order.
+    for (int64_t k = 0; along && k < depth; k += view.inner_run) {
+      const int64_t n = std::min(view.inner_run, depth - k);
+      for (int64_t i = i0; i < i_end; ++i)
+        convert_run(out + i * pitch + k, base + element(view, first + i, k), n, convert);
+    }
     for (int64_t i = i0; i < i_end; ++i) {
       uint16_t* row = out + i * pitch;
-      if (along) {
-        for (int64_t k = 0; k < depth; k += view.inner_run)
-          convert_run(row + k, base + element(view, first + i, k),
-                      std::min(view.inner_run, depth - k), convert);
-      } else {
+      if (!along) {
         for (int64_t k = 0; !across && k < depth; ++k)
           row[k] = CodeOf<T>::code(base[element(view, first + i, k)]);
         convert.run(row, row, depth);

@@ -14,8 +14,8 @@
 namespace spyre::softdev {
 namespace {
 
-// Columns of a tile: its fp32 sums stay in the second-level cache.
-constexpr int64_t kMaxCols = 256;
+// Columns of a tile: its fp32 sums are still in the nearest caches when the epilogue takes them.
+constexpr int64_t kMaxCols = 128;
 // A task's columns of the right operand, in codes: they stay in the second-level cache while tasks
 // of other rows use them.
 constexpr int64_t kStripCodes = int64_t{5} << 17;
@@ -224,7 +224,7 @@ void Matmul::run_gemv(int64_t first, int64_t last, void* const* buffers, ThreadP
 void Matmul::cut() {
   const int64_t m = rows_.extent, n = cols_.extent, depth = std::max<int64_t>(depth_.extent, 1);
   Tiling& t = tiling_;
-  t.width = std::min(kPanel, round_up(n, 16));
+  t.width = std::min(panel_columns(), round_up(n, 16));
   t.panels = ceil_div(n, t.width);
   t.depth = even_piece(depth, kMaxBlockDepth, 64);
   t.depth_blocks = ceil_div(depth, t.depth);

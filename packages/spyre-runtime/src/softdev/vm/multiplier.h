@@ -16,12 +16,15 @@ struct Engine {
 };
 const Engine& engine();
 
-// The largest blocks that are multiplied: a block of the right operand fits the first-level cache
-// or nearly, one of the left operand and its fp32 sums the second-level one.
+// The largest blocks that are multiplied: those of both operands and their fp32 sums fit the
+// second-level cache together.
 inline constexpr int64_t kMaxBlockRows = 128;
 inline constexpr int64_t kMaxBlockDepth = 512;
-/// The right operand is packed in panels of at most so many columns.
-inline constexpr int64_t kPanel = 64;
+/// The right operand is packed in panels of at most so many columns. An engine starts anew for
+/// each, so they are wide; the plain kernel goes down a panel in steps of its width, which the
+/// first-level cache bears only so far.
+inline constexpr int64_t kPanel = 128;
+inline int64_t panel_columns() { return engine().pairs() ? kPanel : kPanel / 2; }
 
 /// Elements from row to row of a packed left block: whole cache lines, and an odd number of them
 /// where rows are long, as rows that are a power of two apart share few sets of the cache.
