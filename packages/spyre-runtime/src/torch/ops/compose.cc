@@ -101,6 +101,13 @@ bool equal(Call& call) {
 /// histc(self, bins, min, max) with bounds: each element against each bin.
 bool histc(Call& call) {
   const at::Tensor& self = call.tensor(0);
+  const at::Tensor out = call.output();
+  TORCH_CHECK(!out.defined() || out.scalar_type() == self.scalar_type(),
+              "torch.histogram: input tensor and hist tensor should have the same dtype, but got "
+              "input ",
+              self.scalar_type(), " and hist ",
+              out.defined() ? out.scalar_type() : self.scalar_type(),
+              "; give an out of the dtype of the input");
   const int64_t bins = call[1].toInt();
   constexpr int64_t kMostComparisons = int64_t{1} << 22;
   if (!is_spyre(self) || type_class(self.scalar_type()) == 0 ||
@@ -108,7 +115,8 @@ bool histc(Call& call) {
       self.numel() * bins > kMostComparisons ||
       !call.outputs_are(self.device(), {self.scalar_type()}))
     return false;
-  const double low = call[2].toScalar().toDouble(), high = call[3].toScalar().toDouble();
+  // Bounds are numbers of the dtype in which elements are compared.
+  const double low = call[2].toScalar().to<float>(), high = call[3].toScalar().to<float>();
   // Equal bounds stand for those of the elements.
   if (!(low < high) || !std::isfinite(low) || !std::isfinite(high)) return false;
   const at::Tensor x = self.reshape({-1, 1}).to(c10::ScalarType::Float);

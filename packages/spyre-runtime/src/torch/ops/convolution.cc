@@ -215,6 +215,29 @@ bool can_convolve(std::initializer_list<const at::Tensor*> tensors) {
   });
 }
 
+/// PyTorch's own check is left out for what overrides its convolutions, and the host's stand-in
+/// would widen halves.
+void check_dtypes(const at::Tensor& in, const at::Tensor& weight,
+                  const std::optional<at::Tensor>& bias) {
+  TORCH_CHECK(in.scalar_type() == weight.scalar_type(), "Input type (", in.scalar_type(),
+              ") and weight type (", weight.scalar_type(),
+              ") should be the same; cast one of them to the other's");
+  TORCH_CHECK(!bias || in.scalar_type() == bias->scalar_type(), "Input type (", in.scalar_type(),
+              ") and bias type (", bias ? bias->scalar_type() : in.scalar_type(),
+              ") should be the same; cast one of them to the other's");
+}
+
+/// Whether the settings are ones that PyTorch takes; else the host words the error.
+bool are_valid(const Call& call, const Geometry& g) {
+  const Numbers more = call[7].toIntVector();
+  for (size_t d = 0; d < g.stride.size(); ++d) {
+    if (g.dilation[d] < 1 || g.stride[d] < 1) return false;
+    if (g.is_transposed && (more[d] < 0 || more[d] >= std::max(g.stride[d], g.dilation[d])))
+      return false;
+  }
+  return true;
+}
+
 /// Positions along each spatial dimension of the result.
 Numbers result_positions(const Call& call, const at::Tensor& in, const at::Tensor& weight,
                          const Geometry& g) {
@@ -234,9 +257,11 @@ bool convolution(Call& call) {
   const at::Tensor& in = call.tensor(0);
   const at::Tensor& weight = call.tensor(1);
   const std::optional<at::Tensor> bias = call.maybe_tensor(2);
+  check_dtypes(in, weight, bias);
   if (call.has_output() || !can_convolve({&in, &weight}) || (bias && !can_convolve({&in, &*bias})))
     return false;
   const Geometry g = read(call, 3);
+  if (!are_valid(call, g)) return false;
   const Numbers positions = result_positions(call, in, weight, g);
   Numbers size{in.size(0), g.is_transposed ? weight.size(1) * g.groups : weight.size(0)};
   size.insert(size.end(), positions.begin(), positions.end());

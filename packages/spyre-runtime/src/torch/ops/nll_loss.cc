@@ -19,6 +19,7 @@ enum Reduction : int64_t { kNone, kMean, kSum };
 
 /// The targets, and what each counts: 0 where it is to be ignored.
 struct Targets {
+  at::Tensor counts;  ///< [rows], false where ignored
   at::Tensor index;   ///< [rows], in range where ignored
   at::Tensor weight;  ///< [rows], float32
 };
@@ -29,14 +30,14 @@ bool can_compute(const at::Tensor& self, const at::Tensor& target,
   const bool has_none = self.dim() == 1 && target.dim() == 0;
   return is_spyre(self) && is_spyre(target) && self.numel() != 0 && (has_rows || has_none) &&
          type_class(self.scalar_type()) == 'f' && target.scalar_type() == ScalarType::Long &&
-         (!weight || (is_spyre(*weight) && type_class(weight->scalar_type()) == 'f' &&
+         (!weight || (is_spyre(*weight) && weight->scalar_type() == self.scalar_type() &&
                       weight->dim() == 1 && weight->size(0) == self.size(-1)));
 }
 
 Targets read(const at::Tensor& target, const std::optional<at::Tensor>& weight, int64_t ignored) {
   const at::Tensor flat = target.reshape({-1});
   const at::Tensor counts = flat != ignored;
-  Targets result{at::where(counts, flat, 0), counts.to(ScalarType::Float)};
+  Targets result{counts, at::where(counts, flat, 0), counts.to(ScalarType::Float)};
   if (weight) {
     result.weight = result.weight * weight->index_select(0, result.index).to(ScalarType::Float);
   }
@@ -56,7 +57,7 @@ bool forward(Call& call) {
   const at::Tensor chosen =
       at::gather(rows, 1, targets.index.unsqueeze(1)).squeeze(1).to(ScalarType::Float);
   // Not a product: what is ignored may be infinite.
-  at::Tensor loss = at::where(targets.weight != 0, chosen * targets.weight, 0).neg();
+  at::Tensor loss = at::where(targets.counts, chosen * targets.weight, 0).neg();
   at::Tensor total = at::sum(targets.weight);
   const int64_t reduction = call[3].toInt();
   if (reduction == kNone) {
@@ -84,6 +85,8 @@ bool backward(Call& call) {
   const Targets targets = read(target, weight, call[5].toInt());
   at::Tensor each = targets.weight.neg() * grad.reshape({-1}).to(ScalarType::Float);
   if (call[4].toInt() == kMean) each = each / at::sum(targets.weight);
+  // What is ignored has no gradient even where the total, or what came in, is not a number.
+  each = at::where(targets.counts, each, 0);
   at::Tensor result = at::zeros_like(self, {}, c10::MemoryFormat::Contiguous);
   result.view({-1, self.size(-1)})
       .scatter_(1, targets.index.unsqueeze(1), each.to(dtype).unsqueeze(1));

@@ -79,7 +79,8 @@ program::Program build(const Call& call, const Spread& in, const Window& w,
   const Value largest = stage.emit(Op::reduce_max, {stage.load(access)});
   stage.phase(true);
   const Value x = stage.load(access);
-  Value is_it = (x == largest) | isnan(x), index = stage.constant_i(0);
+  const Value is_nan = isnan(x);
+  Value is_it = (x == largest) | is_nan, index = stage.constant_i(0);
   for (size_t d = 0; d < 2; ++d) {
     const int position = static_cast<int>(leading) + static_cast<int>(d), tap = position + 2;
     const Value place = stage.iota(position) * static_cast<double>(w.stride[d]) +
@@ -90,8 +91,11 @@ program::Program build(const Call& call, const Spread& in, const Window& w,
     index = index * extent + place;
   }
   const double none = static_cast<double>(in.positions(0) * in.positions(1));
-  const Value first = stage.emit(Op::reduce_min_i, {where(is_it, index, none)});
+  // The first of equal ones, but the last NaN, counted from the end as negative numbers.
+  const Value rank = where(is_nan, -index - 1.0, index);
+  const Value least = stage.emit(Op::reduce_min_i, {where(is_it, rank, none)});
   stage.phase();
+  const Value first = where(least < 0, -least - 1.0, least);
   stage.store(stage.access(to_values, out), largest);
   stage.store(stage.access(to_indices, out), first);
   return program.finish();

@@ -29,12 +29,6 @@ struct Place {
   std::vector<int64_t> strides;
 };
 
-std::vector<int64_t> dense_strides(at::IntArrayRef size) {
-  std::vector<int64_t> strides(size.size(), 1);
-  for (size_t i = size.size(); i-- > 1;) strides[i - 1] = strides[i] * size[i];
-  return strides;
-}
-
 class Scan {
  public:
   Scan(ProgramBuilder& program, at::IntArrayRef size, int64_t dim, Combine combine)
@@ -62,7 +56,12 @@ class Scan {
       return cast(stage.load(access), from.dtype, compute);
     };
     Value result = load(begin);
-    if (distance != 0) result = combine_(load(begin - distance), result);
+    if (distance != 0) {
+      result = combine_(load(begin - distance), result);
+    } else if (combine_ == add) {
+      // The CPU's sums begin at 0: there is no -0 among them.
+      result = result + 0.0;
+    }
     const int access = stage.access(to.buffer, to.strides, begin * to.strides[dim_]);
     stage.store(access, cast(result, compute, to.dtype));
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorting by a network of compare-and-exchange steps, each a stage over all pairs. Positions break
 // ties, so that every sort is stable.
+#include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 
 #include <array>
@@ -34,6 +35,12 @@ struct Sort {
 struct Element {
   Value key, position;
 };
+
+/// The strides of a sorted tensor, as PyTorch has them.
+std::vector<int64_t> sorted_strides(const at::Tensor& self) {
+  if (self.is_non_overlapping_and_dense()) return to_vector(self.strides());
+  return at::infer_dense_strides(self.sizes(), self.strides());
+}
 
 /// Whether a comes before b. NaN counts as the largest.
 Value precedes(Element a, Element b, bool is_descending) {
@@ -169,14 +176,14 @@ class Network {
   int now_ = 0;
 };
 
-bool run(Call& call, const Sort& sort) {
+bool run(Call& call, const Sort& sort, at::IntArrayRef strides) {
   const at::Tensor& self = sort.self;
   const ScalarType dtype = self.scalar_type();
   if (!call.outputs_are(self.device(), {dtype, ScalarType::Long})) return false;
   std::vector<int64_t> size = to_vector(self.sizes());
   size[sort.dim] = sort.kept;
-  at::Tensor values = empty(size, dtype, self.device());
-  at::Tensor indices = empty(size, ScalarType::Long, self.device());
+  at::Tensor values = empty_strided(size, strides, dtype, self.device());
+  at::Tensor indices = empty_strided(size, strides, ScalarType::Long, self.device());
   if (sort.kept != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -185,6 +192,7 @@ bool run(Call& call, const Sort& sort) {
     key.add(sort.kept);
     key.add(self.sizes());
     key.add(self.strides());
+    key.add(strides);
     auto build = [&] {
       ProgramBuilder program(call.signature().name);
       const int to_values = declare_arg(program, values),
@@ -208,7 +216,7 @@ bool sort(Call& call) {
   const int64_t dim = call[2].toInt();
   if (!can_sort(self, dim)) return false;
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
-  return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)});
+  return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)}, sorted_strides(self));
 }
 
 bool topk(Call& call) {
@@ -217,7 +225,9 @@ bool topk(Call& call) {
   if (!can_sort(self, dim)) return false;
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
   if (kept < 0 || kept > self.size(wrapped)) return false;
-  return run(call, {self, wrapped, call[3].toBool(), kept});
+  std::vector<int64_t> size = to_vector(self.sizes());
+  size[wrapped] = kept;
+  return run(call, {self, wrapped, call[3].toBool(), kept}, dense_strides(size));
 }
 
 }  // namespace

@@ -36,4 +36,11 @@ inline Type register_type(c10::ScalarType dtype) { return register_type(host_dty
 
 inline std::vector<int64_t> to_vector(at::IntArrayRef values) { return values.vec(); }
 
+/// Strides of a contiguous tensor.
+inline std::vector<int64_t> dense_strides(at::IntArrayRef size) {
+  std::vector<int64_t> strides(size.size(), 1);
+  for (size_t i = size.size(); i-- > 1;) strides[i - 1] = strides[i] * size[i];
+  return strides;
+}
+
 }  // namespace spyre::aten
