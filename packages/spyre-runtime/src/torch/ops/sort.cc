@@ -2,6 +2,7 @@
 // Sorting by a network of compare-and-exchange steps, each a stage over all pairs. Positions break
 // ties, so that every sort is stable.
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 
 #include <array>
@@ -215,6 +216,9 @@ bool sort(Call& call) {
   const at::Tensor& self = call.tensor(0);
   const int64_t dim = call[2].toInt();
   if (!can_sort(self, dim)) return false;
+  const at::Tensor out = call.output();
+  // The CPU sorts a copy of the input in the out tensor.
+  if (out.defined() && out.sizes().equals(self.sizes())) at::assert_no_partial_overlap(out, self);
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
   return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)}, sorted_strides(self));
 }
