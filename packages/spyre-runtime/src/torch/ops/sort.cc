@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorting by a network of compare-and-exchange steps, each a stage over all pairs. Positions break
 // ties, so that every sort is stable.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
 
 #include <array>
 #include <bit>
@@ -175,6 +177,12 @@ bool run(Call& call, const Sort& sort) {
   if (!call.outputs_are(self.device(), {dtype, ScalarType::Long})) return false;
   std::vector<int64_t> size = to_vector(self.sizes());
   size[sort.dim] = sort.kept;
+  if (const at::Tensor out = call.output(); out.defined()) {
+    // As the CPU, which copies the input there before it sorts.
+    at::native::resize_output(out, size);
+    at::assert_no_internal_overlap(out);
+    at::assert_no_partial_overlap(out, self);
+  }
   at::Tensor values = empty(size, dtype, self.device());
   at::Tensor indices = empty(size, ScalarType::Long, self.device());
   if (sort.kept != 0) {
