@@ -171,20 +171,19 @@ class Network {
   int now_ = 0;
 };
 
-bool run(Call& call, const Sort& sort) {
+/// `values` is the tensor for the values; indices get its strides.
+bool run(Call& call, const Sort& sort, at::Tensor values) {
   const at::Tensor& self = sort.self;
   const ScalarType dtype = self.scalar_type();
   if (!call.outputs_are(self.device(), {dtype, ScalarType::Long})) return false;
-  std::vector<int64_t> size = to_vector(self.sizes());
-  size[sort.dim] = sort.kept;
   if (const at::Tensor out = call.output(); out.defined()) {
     // As the CPU, which copies the input there before it sorts.
-    at::native::resize_output(out, size);
+    at::native::resize_output(out, values.sizes());
     at::assert_no_internal_overlap(out);
     at::assert_no_partial_overlap(out, self);
   }
-  at::Tensor values = empty(size, dtype, self.device());
-  at::Tensor indices = empty(size, ScalarType::Long, self.device());
+  at::Tensor indices =
+      empty_strided(values.sizes(), values.strides(), ScalarType::Long, self.device());
   if (sort.kept != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -193,6 +192,7 @@ bool run(Call& call, const Sort& sort) {
     key.add(sort.kept);
     key.add(self.sizes());
     key.add(self.strides());
+    key.add(values.strides());
     auto build = [&] {
       ProgramBuilder program(call.signature().name);
       const int to_values = declare_arg(program, values),
@@ -216,7 +216,7 @@ bool sort(Call& call) {
   const int64_t dim = call[2].toInt();
   if (!can_sort(self, dim)) return false;
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
-  return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)});
+  return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)}, empty_like(self));
 }
 
 bool topk(Call& call) {
@@ -225,7 +225,10 @@ bool topk(Call& call) {
   if (!can_sort(self, dim)) return false;
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
   if (kept < 0 || kept > self.size(wrapped)) return false;
-  return run(call, {self, wrapped, call[3].toBool(), kept});
+  std::vector<int64_t> size = to_vector(self.sizes());
+  size[wrapped] = kept;
+  return run(call, {self, wrapped, call[3].toBool(), kept},
+             empty(size, self.scalar_type(), self.device()));
 }
 
 }  // namespace
