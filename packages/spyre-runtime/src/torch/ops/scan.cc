@@ -35,7 +35,7 @@ class Scan {
       : program_(program), size_(size), dim_(dim), combine_(combine) {}
 
   Place temporary(ScalarType dtype) {
-    return {program_.temp(host_dtype(dtype), size_.vec()), dtype, dense_strides(size_)};
+    return {program_.temp(host_dtype(dtype), size_.vec()), dtype, dense_strides(size_.vec())};
   }
 
   /// to[i] = from[i] below `distance`, from[i] combined with from[i - distance] from there on.

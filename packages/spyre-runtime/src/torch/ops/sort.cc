@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorting by a network of compare-and-exchange steps, each a stage over all pairs. Positions break
 // ties, so that every sort is stable.
-#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/Resize.h>
 
 #include <array>
 #include <bit>
@@ -36,12 +36,6 @@ struct Sort {
 struct Element {
   Value key, position;
 };
-
-/// The strides of a sorted tensor, as PyTorch has them.
-std::vector<int64_t> sorted_strides(const at::Tensor& self) {
-  if (self.is_non_overlapping_and_dense()) return to_vector(self.strides());
-  return at::infer_dense_strides(self.sizes(), self.strides());
-}
 
 /// Whether a comes before b. NaN counts as the largest.
 Value precedes(Element a, Element b, bool is_descending) {
@@ -177,14 +171,19 @@ class Network {
   int now_ = 0;
 };
 
-bool run(Call& call, const Sort& sort, at::IntArrayRef strides) {
+/// `values` is the tensor for the values; indices get its strides.
+bool run(Call& call, const Sort& sort, at::Tensor values) {
   const at::Tensor& self = sort.self;
   const ScalarType dtype = self.scalar_type();
   if (!call.outputs_are(self.device(), {dtype, ScalarType::Long})) return false;
-  std::vector<int64_t> size = to_vector(self.sizes());
-  size[sort.dim] = sort.kept;
-  at::Tensor values = empty_strided(size, strides, dtype, self.device());
-  at::Tensor indices = empty_strided(size, strides, ScalarType::Long, self.device());
+  if (const at::Tensor out = call.output(); out.defined()) {
+    // As the CPU, which copies the input there before it sorts.
+    at::native::resize_output(out, values.sizes());
+    at::assert_no_internal_overlap(out);
+    at::assert_no_partial_overlap(out, self);
+  }
+  at::Tensor indices =
+      empty_strided(values.sizes(), values.strides(), ScalarType::Long, self.device());
   if (sort.kept != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -193,7 +192,7 @@ bool run(Call& call, const Sort& sort, at::IntArrayRef strides) {
     key.add(sort.kept);
     key.add(self.sizes());
     key.add(self.strides());
-    key.add(strides);
+    key.add(values.strides());
     auto build = [&] {
       ProgramBuilder program(call.signature().name);
       const int to_values = declare_arg(program, values),
@@ -216,11 +215,8 @@ bool sort(Call& call) {
   const at::Tensor& self = call.tensor(0);
   const int64_t dim = call[2].toInt();
   if (!can_sort(self, dim)) return false;
-  const at::Tensor out = call.output();
-  // The CPU sorts a copy of the input in the out tensor.
-  if (out.defined() && out.sizes().equals(self.sizes())) at::assert_no_partial_overlap(out, self);
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
-  return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)}, sorted_strides(self));
+  return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)}, empty_like(self));
 }
 
 bool topk(Call& call) {
@@ -231,7 +227,8 @@ bool topk(Call& call) {
   if (kept < 0 || kept > self.size(wrapped)) return false;
   std::vector<int64_t> size = to_vector(self.sizes());
   size[wrapped] = kept;
-  return run(call, {self, wrapped, call[3].toBool(), kept}, dense_strides(size));
+  return run(call, {self, wrapped, call[3].toBool(), kept},
+             empty(size, self.scalar_type(), self.device()));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ Located declare(ProgramBuilder& program, const Spread& spread, double fill) {
   std::vector<int64_t> count = to_vector(tensor.sizes().slice(0, leading));
   std::vector<int64_t> size = count;
   size.insert(size.end(), spread.extent.begin(), spread.extent.end());
-  std::vector<int64_t> stride = dense_strides(size);
+  const std::vector<int64_t> stride = dense_strides(size);
   const int to = program.temp(host_dtype(tensor.scalar_type()), size);
 
   StageBuilder& rest = program.stage("fill");
