@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorting by a network of compare-and-exchange steps, each a stage over all pairs. Positions break
 // ties, so that every sort is stable.
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
+#include <c10/util/strides.h>
 
 #include <array>
 #include <bit>
@@ -169,14 +172,15 @@ class Network {
   int now_ = 0;
 };
 
-bool run(Call& call, const Sort& sort) {
+/// `strides` are those of new results.
+bool run(Call& call, const Sort& sort, at::IntArrayRef strides) {
   const at::Tensor& self = sort.self;
   const ScalarType dtype = self.scalar_type();
   if (!call.outputs_are(self.device(), {dtype, ScalarType::Long})) return false;
   std::vector<int64_t> size = to_vector(self.sizes());
   size[sort.dim] = sort.kept;
-  at::Tensor values = empty(size, dtype, self.device());
-  at::Tensor indices = empty(size, ScalarType::Long, self.device());
+  at::Tensor values = empty_strided(size, strides, dtype, self.device());
+  at::Tensor indices = empty_strided(size, strides, ScalarType::Long, self.device());
   if (sort.kept != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -208,7 +212,12 @@ bool sort(Call& call) {
   const int64_t dim = call[2].toInt();
   if (!can_sort(self, dim)) return false;
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
-  return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)});
+  for (int i = 0; call.has_output() && i < 2; ++i)
+    at::assert_no_partial_overlap(call.output(i), self);
+  const std::vector<int64_t> strides = self.is_non_overlapping_and_dense()
+                                           ? to_vector(self.strides())
+                                           : at::infer_dense_strides(self.sizes(), self.strides());
+  return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)}, strides);
 }
 
 bool topk(Call& call) {
@@ -217,7 +226,9 @@ bool topk(Call& call) {
   if (!can_sort(self, dim)) return false;
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
   if (kept < 0 || kept > self.size(wrapped)) return false;
-  return run(call, {self, wrapped, call[3].toBool(), kept});
+  std::vector<int64_t> size = to_vector(self.sizes());
+  size[wrapped] = kept;
+  return run(call, {self, wrapped, call[3].toBool(), kept}, c10::contiguous_strides(size));
 }
 
 }  // namespace
