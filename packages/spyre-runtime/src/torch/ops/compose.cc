@@ -11,6 +11,7 @@
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/native_group_norm_native.h>
 #include <ATen/ops/neg.h>
 #include <ATen/ops/pixel_shuffle_native.h>
 #include <ATen/ops/pixel_unshuffle_native.h>
@@ -20,6 +21,7 @@
 #include <ATen/ops/sum.h>
 
 #include <cmath>
+#include <optional>
 
 #include "torch/ops/kernels.h"
 #include "torch/ops/types.h"
@@ -138,9 +140,28 @@ bool pixel_unshuffle(Call& call) {
   return true;
 }
 
-/// PyTorch composes it of a batch norm, which the CPU computes: it computes the whole as well, for
-/// inputs of any memory format.
-bool group_norm(Call&) { return false; }
+/// native_group_norm(input, weight, bias, batch, channels, positions, groups, eps): in float32 by
+/// PyTorch's composition, which is of batch norms; in the CPU's memory format.
+bool group_norm(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const std::optional<at::Tensor> weight = call.maybe_tensor(1), bias = call.maybe_tensor(2);
+  auto is_alike = [&](const std::optional<at::Tensor>& x) {
+    return !x || (x->device() == self.device() && x->scalar_type() == self.scalar_type());
+  };
+  if (!is_float_on_device(self) || self.numel() == 0 || !is_alike(weight) || !is_alike(bias) ||
+      call.has_output())
+    return false;
+  auto wide = [](const std::optional<at::Tensor>& x) {
+    return x ? std::optional(x->to(c10::ScalarType::Float)) : std::nullopt;
+  };
+  auto [out, mean, inverse] = at::native::math_group_norm(
+      self.to(c10::ScalarType::Float).contiguous(), wide(weight), wide(bias), call[3].toInt(),
+      call[4].toInt(), call[5].toInt(), call[6].toInt(), call[7].toDouble());
+  const c10::ScalarType dtype = self.scalar_type();
+  call.finish(
+      {out.to(dtype).contiguous(self.suggest_memory_format()), mean.to(dtype), inverse.to(dtype)});
+  return true;
+}
 
 /// Asks whether padding can become a nested tensor, which saves an encoder the work on it. The
 /// device has none: encoders stay dense.
@@ -165,7 +186,7 @@ const std::vector<Kernel>& compose_kernels() {
       {"histc", histc, "fi"},
       {"pixel_shuffle", pixel_shuffle, "fib"},
       {"pixel_unshuffle", pixel_unshuffle, "fib"},
-      {"native_group_norm", group_norm, ""},
+      {"native_group_norm", group_norm, "f"},
       {"_euclidean_dist", euclidean_distance, ""},
       {"_nested_tensor_from_mask_left_aligned", is_mask_left_aligned, ""},
   };
