@@ -30,8 +30,7 @@ namespace {
 
 using torch::jit::Stack;
 
-// --- what the user wants to know
-// -------------------------------------------------------------------
+// --- what the user wants to know -----------------------------------------------------------------
 
 enum class Mode { kWarn, kSilent, kError };
 
@@ -116,8 +115,7 @@ void keep_below_upper_bound(const at::Tensor& drawn, double lower) {
   if (!dense.is_same(drawn)) drawn.copy_(dense);
 }
 
-// --- one call
-// --------------------------------------------------------------------------------------
+// --- one call ------------------------------------------------------------------------------------
 
 /// A Spyre argument and its host copy.
 struct HostCopy {

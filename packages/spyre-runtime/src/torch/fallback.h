@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
-#include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 
 #include <cstdint>
@@ -21,13 +21,6 @@ void cpu_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 /// The same for an operator that writes no argument, with its derivative: autograd records the
 /// copies to the host and back, and between them what the CPU does.
 void cpu_fallback_with_derivative(const c10::OperatorHandle& op, torch::jit::Stack* stack);
-
-/// For a kernel that declines its arguments. `Op` is an at::_ops struct:
-///   return call_fallback<at::_ops::add_Tensor>(self, other, alpha);
-template <class Op, class... Args>
-auto call_fallback(Args&&... args) {
-  return at::native::call_fallback_fn<&cpu_fallback, Op>::call(std::forward<Args>(args)...);
-}
 
 /// (op, times taken), since the start or the last reset, in order of first use.
 std::vector<std::pair<std::string, int64_t>> fallback_counts();

@@ -58,11 +58,6 @@ class SpyreGenerator final : public c10::GeneratorImpl {
     return impl()->get_state();
   }
 
-  uint64_t draw() {
-    auto lock = lock_host();
-    return impl()->random64();
-  }
-
  private:
   at::CPUGeneratorImpl* impl() const { return host_.get<at::CPUGeneratorImpl>(); }
   std::unique_lock<std::mutex> lock_host() const {
@@ -140,12 +135,6 @@ at::Generator host_generator(const std::optional<at::Generator>& generator,
   const at::Generator& own =
       generator.has_value() && generator->defined() ? *generator : default_generator(device);
   return as_spyre(own)->host();
-}
-
-uint64_t draw_seed(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
-  const at::Generator& own =
-      generator.has_value() && generator->defined() ? *generator : default_generator(device);
-  return as_spyre(own)->draw();
 }
 
 }  // namespace spyre::aten

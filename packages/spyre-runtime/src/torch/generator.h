@@ -20,7 +20,4 @@ at::Generator make_generator(c10::DeviceIndex device);
 at::Generator host_generator(const std::optional<at::Generator>& generator,
                              c10::DeviceIndex device);
 
-/// Draws a seed for a random op on the device; advances the generator.
-uint64_t draw_seed(const std::optional<at::Generator>& generator, c10::DeviceIndex device);
-
 }  // namespace spyre::aten

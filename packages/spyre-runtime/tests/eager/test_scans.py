@@ -9,7 +9,9 @@ INF = float("inf")
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 64, 65, 1000])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.int64, torch.int32, torch.bool], ids=str
+)
 def test_running_sums(length: int, dtype: torch.dtype) -> None:
     values = as_held((torch.randn(3, length, 4) * 2).to(dtype))
     torch.spyre.reset_fallbacks()
@@ -27,10 +29,16 @@ def test_running_sums(length: int, dtype: torch.dtype) -> None:
     assert torch.spyre.fallbacks() == {}
 
 
-def test_running_products() -> None:
-    for values in (torch.rand(3, 40) + 0.5, torch.randint(-9, 9, (3, 40))):
-        found = mismatch(values.to("spyre").cumprod(1), values.cumprod(1), rtol=1e-4, atol=0)
-        assert found is None, found
+@pytest.mark.parametrize("length", [1, 2, 7, 40])
+def test_running_products(length: int) -> None:
+    integers = torch.randint(-9, 9, (3, length, 5))
+    torch.spyre.reset_fallbacks()
+    for values in (torch.rand(3, length, 5) + 0.5, integers, integers.int(), integers > 0):
+        for dim in (0, 1, -1):
+            expected = values.cumprod(dim)
+            found = mismatch(values.to("spyre").cumprod(dim), expected, rtol=1e-4, atol=0)
+            assert found is None, found
+    assert torch.spyre.fallbacks() == {}
 
 
 def test_dtypes_wrap_and_widen_as_on_the_cpu() -> None:

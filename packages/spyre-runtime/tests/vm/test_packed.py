@@ -156,7 +156,8 @@ def test_a_use_that_races_with_a_write_leaves_nothing_behind() -> None:
         want = torch.nn.functional.linear(left.float(), values[step % 3].float())
         for _ in range(2):
             got = torch.nn.functional.linear(on_device, weight).cpu()
-            torch.testing.assert_close(got.float(), want, rtol=2e-3, atol=0.5)
+            # Sums are exact; SEN169 keeps ten bits of them.
+            torch.testing.assert_close(got.float(), want, rtol=2.0**-10, atol=0)
 
 
 def test_threads_share_what_is_kept() -> None:

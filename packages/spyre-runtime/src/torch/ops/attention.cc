@@ -62,12 +62,6 @@ bool can_fuse(const at::Tensor& query, const at::Tensor& key, const at::Tensor& 
                               {query.size(0), query.size(1), query.size(2), key.size(2)});
 }
 
-std::vector<int64_t> dense_strides(at::IntArrayRef size) {
-  std::vector<int64_t> strides(size.size(), 1);
-  for (size_t i = size.size(); i-- > 1;) strides[i - 1] = strides[i] * size[i];
-  return strides;
-}
-
 /// Strides over the loops (batch, heads, x, y, z) of a tensor with dims (batch, heads, i, j).
 std::vector<int64_t> over(at::IntArrayRef strides, int i, int j) {
   std::vector<int64_t> result{strides[0], strides[1], 0, 0, 0};

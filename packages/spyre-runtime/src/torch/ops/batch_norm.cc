@@ -16,14 +16,11 @@ namespace {
 
 using c10::ScalarType;
 
-bool is_float(const at::Tensor& tensor) {
-  return is_spyre(tensor) && type_class(tensor.scalar_type()) == 'f';
-}
-
 bool all_float(const Call& call, int first, int last) {
   for (int i = first; i <= last; ++i) {
     const std::optional<at::Tensor> tensor = call.maybe_tensor(i);
-    if (tensor && (!is_float(*tensor) || tensor->device() != call.tensor(0).device())) return false;
+    if (tensor && (!is_float_on_device(*tensor) || tensor->device() != call.tensor(0).device()))
+      return false;
   }
   return true;
 }
@@ -55,7 +52,7 @@ void follow(const std::optional<at::Tensor>& running, const at::Tensor& fresh, d
 /// native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 bool batch_norm(Call& call) {
   const at::Tensor& self = call.tensor(0);
-  if (!is_float(self) || self.dim() < 2 || self.numel() == 0 || call.has_output() ||
+  if (!is_float_on_device(self) || self.dim() < 2 || self.numel() == 0 || call.has_output() ||
       !all_float(call, 1, 4))
     return false;
   const bool is_training = call[5].toBool();
@@ -95,7 +92,7 @@ bool batch_norm(Call& call) {
 bool batch_norm_backward(Call& call) {
   const at::Tensor& grad_out = call.tensor(0);
   const at::Tensor& self = call.tensor(1);
-  if (!is_float(grad_out) || self.dim() < 2 || self.numel() == 0 || call.has_output() ||
+  if (!is_float_on_device(grad_out) || self.dim() < 2 || self.numel() == 0 || call.has_output() ||
       !all_float(call, 1, 6))
     return false;
   const bool is_training = call[7].toBool();
@@ -130,7 +127,7 @@ bool batch_norm_backward(Call& call) {
 bool weight_norm(Call& call) {
   const at::Tensor& v = call.tensor(0);
   const at::Tensor& g = call.tensor(1);
-  if (!is_float(v) || !is_float(g) || call.has_output()) return false;
+  if (!is_float_on_device(v) || !is_float_on_device(g) || call.has_output()) return false;
   const at::Tensor x = wide(v);
   const at::Tensor norm = at::sqrt(at::sum(x * x, others(v, call[2].toInt()), /*keepdim=*/true));
   call.finish({(x * (wide(g) / norm)).to(v.scalar_type()), norm});
@@ -138,7 +135,8 @@ bool weight_norm(Call& call) {
 }
 
 bool weight_norm_backward(Call& call) {
-  if (!all_float(call, 0, 3) || !is_float(call.tensor(0)) || call.has_output()) return false;
+  if (!all_float(call, 0, 3) || !is_float_on_device(call.tensor(0)) || call.has_output())
+    return false;
   const at::Tensor grad = wide(call.tensor(0)), v = wide(call.tensor(1)), g = wide(call.tensor(2));
   const at::Tensor& norm = call.tensor(3);
   const at::Tensor along = at::sum(grad * v, others(v, call[4].toInt()), /*keepdim=*/true) / norm;

@@ -233,10 +233,16 @@ int ProgramBuilder::arg(HostDtype dtype, const std::vector<int64_t>& size,
   return buffer(program::BufferKind::kArg, dtype, size, stride);
 }
 
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& size) {
+  std::vector<int64_t> strides(size.size(), 1);
+  for (size_t i = size.size(); i-- > 1;) {
+    strides[i - 1] = strides[i] * std::max<int64_t>(size[i], 1);
+  }
+  return strides;
+}
+
 int ProgramBuilder::temp(HostDtype dtype, const std::vector<int64_t>& size) {
-  std::vector<int64_t> stride(size.size(), 1);
-  for (size_t i = size.size(); i-- > 1;) stride[i - 1] = stride[i] * std::max<int64_t>(size[i], 1);
-  return buffer(program::BufferKind::kTemp, dtype, size, stride);
+  return buffer(program::BufferKind::kTemp, dtype, size, dense_strides(size));
 }
 
 StageBuilder& ProgramBuilder::stage(std::string name) {

@@ -87,7 +87,7 @@ class ProgramBuilder {
   /// Declares the next argument. Its number is its position among launch()'s tensors.
   int arg(program::HostDtype dtype, const std::vector<int64_t>& size,
           const std::vector<int64_t>& stride);
-  /// Device memory that lives as long as one launch, dense.
+  /// Device memory that lives as long as one launch, with dense_strides.
   int temp(program::HostDtype dtype, const std::vector<int64_t>& size);
   StageBuilder& stage(std::string name);
   program::Program finish();
@@ -98,6 +98,9 @@ class ProgramBuilder {
   program::Program program_;
   std::deque<StageBuilder> stages_;
 };
+
+/// Strides of a tensor without gaps whose last dimension is the innermost.
+std::vector<int64_t> dense_strides(const std::vector<int64_t>& size);
 
 /// The register type that a buffer of this dtype is loaded into.
 Type register_type(program::HostDtype dtype);

@@ -29,9 +29,9 @@
 namespace spyre::aten {
 namespace {
 
-bool is_float_on_device(const at::Tensor& tensor) {
-  return is_spyre(tensor) && type_class(tensor.scalar_type()) == 'f';
-}
+/// Of one element with another: what compares each with each takes the CPU's better algorithm
+/// beyond that.
+constexpr int64_t kMostComparisons = int64_t{1} << 22;
 
 /// log(sigmoid(x)) = -softplus(-x). Contiguous like the CPU's, whose buffer stays empty.
 bool log_sigmoid_forward(Call& call) {
@@ -76,7 +76,6 @@ bool mse_loss_backward(Call& call) {
 bool isin(Call& call) {
   const at::Tensor& elements = call.tensor(0);
   const at::Tensor& tests = call.tensor(1);
-  constexpr int64_t kMostComparisons = int64_t{1} << 22;
   if (!is_spyre(elements) || !is_spyre(tests) || elements.device() != tests.device() ||
       type_class(elements.scalar_type()) == 0 || type_class(tests.scalar_type()) == 0 ||
       !call.outputs_are(elements.device(), {c10::ScalarType::Bool}) ||
@@ -104,7 +103,6 @@ bool equal(Call& call) {
 bool histc(Call& call) {
   const at::Tensor& self = call.tensor(0);
   const int64_t bins = call[1].toInt();
-  constexpr int64_t kMostComparisons = int64_t{1} << 22;
   if (!is_spyre(self) || type_class(self.scalar_type()) == 0 ||
       self.scalar_type() == c10::ScalarType::Bool || bins < 1 ||
       self.numel() * bins > kMostComparisons ||
@@ -124,19 +122,11 @@ bool histc(Call& call) {
 }
 
 /// Composed of views in PyTorch, and contiguous; the CPU's keeps the memory format.
-bool pixel_shuffle(Call& call) {
+template <at::Tensor (*shuffle)(const at::Tensor&, int64_t)>
+bool pixels(Call& call) {
   const at::Tensor& self = call.tensor(0);
   if (!is_spyre(self) || call.has_output()) return false;
-  call.finish(at::native::math_pixel_shuffle(self, call[1].toInt())
-                  .contiguous(self.suggest_memory_format()));
-  return true;
-}
-
-bool pixel_unshuffle(Call& call) {
-  const at::Tensor& self = call.tensor(0);
-  if (!is_spyre(self) || call.has_output()) return false;
-  call.finish(at::native::math_pixel_unshuffle(self, call[1].toInt())
-                  .contiguous(self.suggest_memory_format()));
+  call.finish(shuffle(self, call[1].toInt()).contiguous(self.suggest_memory_format()));
   return true;
 }
 
@@ -170,9 +160,8 @@ bool is_mask_left_aligned(Call& call) {
   return true;
 }
 
-/// PyTorch takes squared distances from a matrix product, where what is near cancels: too much for
-/// operands of ten bits. False: the CPU computes it.
-bool euclidean_distance(Call&) { return false; }
+/// For operators whose composition in PyTorch is worse than what the CPU computes.
+bool leave_to_fallback(Call&) { return false; }
 
 }  // namespace
 
@@ -184,10 +173,12 @@ const std::vector<Kernel>& compose_kernels() {
       {"isin.Tensor_Tensor", isin, "fib"},
       {"equal", equal, "fib"},
       {"histc", histc, "fi"},
-      {"pixel_shuffle", pixel_shuffle, "fib"},
-      {"pixel_unshuffle", pixel_unshuffle, "fib"},
+      {"pixel_shuffle", pixels<at::native::math_pixel_shuffle>, "fib"},
+      {"pixel_unshuffle", pixels<at::native::math_pixel_unshuffle>, "fib"},
       {"native_group_norm", group_norm, "f"},
-      {"_euclidean_dist", euclidean_distance, ""},
+      // Composed of a matrix product of squared distances, in which what is near cancels: too much
+      // for operands of ten bits.
+      {"_euclidean_dist", leave_to_fallback, ""},
       {"_nested_tensor_from_mask_left_aligned", is_mask_left_aligned, ""},
   };
   return kernels;

@@ -209,9 +209,8 @@ Geometry read(const Call& call, int first) {
 bool can_convolve(std::initializer_list<const at::Tensor*> tensors) {
   const at::Tensor& first = **tensors.begin();
   return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor* tensor) {
-    return is_spyre(*tensor) && tensor->device() == first.device() &&
-           tensor->scalar_type() == first.scalar_type() &&
-           type_class(tensor->scalar_type()) == 'f' && tensor->numel() != 0;
+    return is_float_on_device(*tensor) && tensor->device() == first.device() &&
+           tensor->scalar_type() == first.scalar_type() && tensor->numel() != 0;
   });
 }
 

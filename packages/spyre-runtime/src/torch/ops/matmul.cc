@@ -25,8 +25,8 @@ struct Product {
 };
 
 bool can_multiply(const at::Tensor& left, const at::Tensor& right) {
-  return is_spyre(left) && is_spyre(right) && left.device() == right.device() &&
-         left.scalar_type() == right.scalar_type() && type_class(left.scalar_type()) == 'f';
+  return is_float_on_device(left) && is_spyre(right) && left.device() == right.device() &&
+         left.scalar_type() == right.scalar_type();
 }
 
 /// `tensor` with a stride of 0 wherever it broadcasts to `size`; undefined if it does not.

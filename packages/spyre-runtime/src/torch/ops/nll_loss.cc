@@ -27,10 +27,10 @@ bool can_compute(const at::Tensor& self, const at::Tensor& target,
                  const std::optional<at::Tensor>& weight) {
   const bool has_rows = self.dim() == 2 && target.dim() == 1 && target.size(0) == self.size(0);
   const bool has_none = self.dim() == 1 && target.dim() == 0;
-  return is_spyre(self) && is_spyre(target) && self.numel() != 0 && (has_rows || has_none) &&
-         type_class(self.scalar_type()) == 'f' && target.scalar_type() == ScalarType::Long &&
-         (!weight || (is_spyre(*weight) && type_class(weight->scalar_type()) == 'f' &&
-                      weight->dim() == 1 && weight->size(0) == self.size(-1)));
+  return is_float_on_device(self) && is_spyre(target) && self.numel() != 0 &&
+         (has_rows || has_none) && target.scalar_type() == ScalarType::Long &&
+         (!weight ||
+          (is_float_on_device(*weight) && weight->dim() == 1 && weight->size(0) == self.size(-1)));
 }
 
 Targets read(const at::Tensor& target, const std::optional<at::Tensor>& weight, int64_t ignored) {

@@ -76,10 +76,6 @@ void add_tensor(ProgramKey& key, const at::Tensor& tensor) {
   key.add(tensor.strides());
 }
 
-bool is_float_on_device(const at::Tensor& tensor) {
-  return is_spyre(tensor) && type_class(tensor.scalar_type()) == 'f';
-}
-
 /// A contiguous output of the input's shape; nullopt if the CPU should word an error.
 std::optional<OutTensor> prepare_output(const Call& call, const at::Tensor& input) {
   const at::Tensor out = call.output();

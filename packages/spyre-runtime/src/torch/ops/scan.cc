@@ -29,19 +29,13 @@ struct Place {
   std::vector<int64_t> strides;
 };
 
-std::vector<int64_t> dense_strides(at::IntArrayRef size) {
-  std::vector<int64_t> strides(size.size(), 1);
-  for (size_t i = size.size(); i-- > 1;) strides[i - 1] = strides[i] * size[i];
-  return strides;
-}
-
 class Scan {
  public:
   Scan(ProgramBuilder& program, at::IntArrayRef size, int64_t dim, Combine combine)
       : program_(program), size_(size), dim_(dim), combine_(combine) {}
 
   Place temporary(ScalarType dtype) {
-    return {program_.temp(host_dtype(dtype), size_.vec()), dtype, dense_strides(size_)};
+    return {program_.temp(host_dtype(dtype), size_.vec()), dtype, dense_strides(size_.vec())};
   }
 
   /// to[i] = from[i] below `distance`, from[i] combined with from[i - distance] from there on.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorting by a network of compare-and-exchange steps, each a stage over all pairs. Positions break
 // ties, so that every sort is stable.
-#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
-#include <c10/util/strides.h>
+#include <ATen/native/Resize.h>
 
 #include <array>
 #include <bit>
@@ -172,15 +171,19 @@ class Network {
   int now_ = 0;
 };
 
-/// `strides` are those of new results.
-bool run(Call& call, const Sort& sort, at::IntArrayRef strides) {
+/// `values` is the tensor for the values; indices get its strides.
+bool run(Call& call, const Sort& sort, at::Tensor values) {
   const at::Tensor& self = sort.self;
   const ScalarType dtype = self.scalar_type();
   if (!call.outputs_are(self.device(), {dtype, ScalarType::Long})) return false;
-  std::vector<int64_t> size = to_vector(self.sizes());
-  size[sort.dim] = sort.kept;
-  at::Tensor values = empty_strided(size, strides, dtype, self.device());
-  at::Tensor indices = empty_strided(size, strides, ScalarType::Long, self.device());
+  if (const at::Tensor out = call.output(); out.defined()) {
+    // As the CPU, which copies the input there before it sorts.
+    at::native::resize_output(out, values.sizes());
+    at::assert_no_internal_overlap(out);
+    at::assert_no_partial_overlap(out, self);
+  }
+  at::Tensor indices =
+      empty_strided(values.sizes(), values.strides(), ScalarType::Long, self.device());
   if (sort.kept != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -189,6 +192,7 @@ bool run(Call& call, const Sort& sort, at::IntArrayRef strides) {
     key.add(sort.kept);
     key.add(self.sizes());
     key.add(self.strides());
+    key.add(values.strides());
     auto build = [&] {
       ProgramBuilder program(call.signature().name);
       const int to_values = declare_arg(program, values),
@@ -212,12 +216,7 @@ bool sort(Call& call) {
   const int64_t dim = call[2].toInt();
   if (!can_sort(self, dim)) return false;
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
-  for (int i = 0; call.has_output() && i < 2; ++i)
-    at::assert_no_partial_overlap(call.output(i), self);
-  const std::vector<int64_t> strides = self.is_non_overlapping_and_dense()
-                                           ? to_vector(self.strides())
-                                           : at::infer_dense_strides(self.sizes(), self.strides());
-  return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)}, strides);
+  return run(call, {self, wrapped, call[3].toBool(), self.size(wrapped)}, empty_like(self));
 }
 
 bool topk(Call& call) {
@@ -228,7 +227,8 @@ bool topk(Call& call) {
   if (kept < 0 || kept > self.size(wrapped)) return false;
   std::vector<int64_t> size = to_vector(self.sizes());
   size[wrapped] = kept;
-  return run(call, {self, wrapped, call[3].toBool(), kept}, c10::contiguous_strides(size));
+  return run(call, {self, wrapped, call[3].toBool(), kept},
+             empty(size, self.scalar_type(), self.device()));
 }
 
 }  // namespace

@@ -32,8 +32,7 @@ Located declare(ProgramBuilder& program, const Spread& spread, double fill) {
   std::vector<int64_t> count = to_vector(tensor.sizes().slice(0, leading));
   std::vector<int64_t> size = count;
   size.insert(size.end(), spread.extent.begin(), spread.extent.end());
-  std::vector<int64_t> stride(size.size(), 1);
-  for (size_t d = size.size(); d-- > 1;) stride[d - 1] = stride[d] * size[d];
+  const std::vector<int64_t> stride = dense_strides(size);
   const int to = program.temp(host_dtype(tensor.scalar_type()), size);
 
   StageBuilder& rest = program.stage("fill");

@@ -15,6 +15,10 @@ namespace spyre::aten {
 /// 'f' float16, bfloat16, float32; 'i' integers; 'b' bool; 0 a dtype that no kernel computes in.
 char type_class(c10::ScalarType dtype);
 
+inline bool is_float_on_device(const at::Tensor& tensor) {
+  return is_spyre(tensor) && type_class(tensor.scalar_type()) == 'f';
+}
+
 /// The number that a tensor of `dtype` holds after it was given `value` on the host and copied to
 /// the device: rounded for the half dtypes, whose infinities are +-2^32 on the device.
 double stored_number(double value, c10::ScalarType dtype);
@@ -22,8 +26,8 @@ double stored_number(double value, c10::ScalarType dtype);
 /// `value` for arithmetic in `dtype`: not rounded beyond float32; infinities as in stored_number.
 double computed_number(double value, c10::ScalarType dtype);
 
-/// The scalar as a constant of `dtype`'s register type. `exact`: see stored_number and
-/// computed_number.
+/// The scalar as a constant of `dtype`'s register type: the stored_number if `as_stored`, else
+/// the computed_number.
 Value constant(StageBuilder& stage, const c10::Scalar& value, c10::ScalarType dtype,
                bool as_stored = true);
 

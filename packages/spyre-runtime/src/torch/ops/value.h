@@ -27,7 +27,6 @@ inline Value unary(Op f, Op i, Value x) {
 
 inline Value as_float(Value x) { return x.stage->convert(x, Type::F); }
 inline Value as_int(Value x) { return x.stage->convert(x, Type::I); }
-inline Value as_bool(Value x) { return x.stage->convert(x, Type::B); }
 /// A constant of x's type.
 inline Value like(Value x, double value) {
   return x.type == Type::F ? x.stage->constant_f(value)
