@@ -4,6 +4,7 @@
 #include <ATen/ops/all.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/floor.h>
 #include <ATen/ops/ge.h>
@@ -153,6 +154,29 @@ bool group_norm(Call& call) {
   return true;
 }
 
+/// native_dropout(input, p, train): the mask is drawn as any other random tensor of the device.
+bool dropout(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const double kept = 1 - call[1].toDouble();
+  if (!is_float_on_device(self) || call.has_output()) return false;
+  at::Tensor mask = at::empty_like(self, self.options().dtype(c10::ScalarType::Bool));
+  if (call.has(2) && !call[2].toBool()) {
+    call.finish({self.clone(), mask.fill_(true)});
+    return true;
+  }
+  mask.bernoulli_(kept);
+  call.finish({self * mask * (kept == 0 ? 0 : 1 / kept), mask});
+  return true;
+}
+
+bool dropout_backward(Call& call) {
+  const at::Tensor& grad = call.tensor(0);
+  const at::Tensor& mask = call.tensor(1);
+  if (!is_float_on_device(grad) || !is_spyre(mask) || call.has_output()) return false;
+  call.finish({grad * mask * call[2].toDouble()});
+  return true;
+}
+
 /// Asks whether padding can become a nested tensor, which saves an encoder the work on it. The
 /// device has none: encoders stay dense.
 bool is_mask_left_aligned(Call& call) {
@@ -176,6 +200,8 @@ const std::vector<Kernel>& compose_kernels() {
       {"pixel_shuffle", pixels<at::native::math_pixel_shuffle>, "fib"},
       {"pixel_unshuffle", pixels<at::native::math_pixel_unshuffle>, "fib"},
       {"native_group_norm", group_norm, "f"},
+      {"native_dropout", dropout, "f"},
+      {"native_dropout_backward", dropout_backward, "f"},
       // Composed of a matrix product of squared distances, in which what is near cancels: too much
       // for operands of ten bits.
       {"_euclidean_dist", leave_to_fallback, ""},
