@@ -77,7 +77,7 @@ bool batch_norm(Call& call) {
   if (const auto weight = call.maybe_tensor(1)) scale = scale * along_channels(*weight, self);
   at::Tensor out = (x - mean) * scale;
   if (const auto bias = call.maybe_tensor(2)) out = out + along_channels(*bias, self);
-  out = out.to(self.scalar_type()).contiguous(self.suggest_memory_format());
+  out = out.to(self.scalar_type()).contiguous(self.suggest_memory_format());  // as the CPU's
   if (is_training) {
     call.finish({std::move(out), mean.flatten(), inverse.flatten()});
   } else {
