@@ -103,7 +103,7 @@ def test_a_model_compiled_for_all_sizes_agrees_with_the_cpu(name):
         agree(actual, expected, mask_of(inputs))
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gemma2"])
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "granite"])
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 5)])
 def test_attention_of_either_kind_takes_any_size(name, sizes):
     batch, length = sizes
@@ -244,8 +244,11 @@ def check_gradients(model, device_model, at_least):
     for (name, mine), theirs in zip(
         device_model.named_parameters(), model.parameters(), strict=True
     ):
-        assert (mine.grad is None) == (theirs.grad is None), name
-        if theirs.grad is None or theirs.grad.abs().max() < 1e-4 * largest:
+        if theirs.grad is None:  # a compiled backward gives zeros to what the loss does not need
+            assert mine.grad is None or not mine.grad.any(), name
+            continue
+        assert mine.grad is not None, name
+        if theirs.grad.abs().max() < 1e-4 * largest:
             continue
         cosine = torch.nn.functional.cosine_similarity(
             mine.grad.cpu().flatten(), theirs.grad.flatten(), dim=0

