@@ -74,6 +74,8 @@ def test_an_interrupt_is_a_keyboard_interrupt(python):
     done = python(
         """
         import os, signal, threading, time, torch
+        # Jobs in the background of a shell inherit that interrupts are ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         x = torch.ones(512, 512, device="spyre", dtype=torch.float16)
         threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
