@@ -371,8 +371,8 @@ bool embedding_backward(Call& call) {
   const at::Tensor& indices = call.tensor(1);
   const int64_t rows = call[2].toInt();
   const int64_t padding = call[3].toInt();
-  if (!is_spyre(grad) || type_class(grad.scalar_type()) != 'f' || !is_index(indices, grad) ||
-      call[4].toBool() || call.has_output() || grad.dim() != indices.dim() + 1 || rows <= 0 ||
+  if (!is_float_on_device(grad) || !is_index(indices, grad) || call[4].toBool() ||
+      call.has_output() || grad.dim() != indices.dim() + 1 || rows <= 0 ||
       !grad.sizes().slice(0, indices.dim()).equals(indices.sizes())) {
     return false;
   }

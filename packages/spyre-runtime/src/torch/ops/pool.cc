@@ -103,8 +103,8 @@ program::Program build(const Call& call, const Spread& in, const Window& w,
 
 bool max_pool2d(Call& call) {
   const at::Tensor& self = call.tensor(0);
-  if (!is_spyre(self) || type_class(self.scalar_type()) != 'f' || self.numel() == 0 ||
-      (self.dim() != 3 && self.dim() != 4) || !self.is_contiguous() ||
+  if (!is_float_on_device(self) || self.numel() == 0 || (self.dim() != 3 && self.dim() != 4) ||
+      !self.is_contiguous() ||
       !call.outputs_are(self.device(), {self.scalar_type(), ScalarType::Long}))
     return false;
   const Window w = read(call, self);
@@ -137,9 +137,9 @@ bool max_pool2d_backward(Call& call) {
   const at::Tensor& grad = call.tensor(0);
   const at::Tensor& self = call.tensor(1);
   const at::Tensor& indices = call.tensor(7);
-  if (!is_spyre(grad) || !is_spyre(self) || !is_spyre(indices) || self.numel() == 0 ||
-      grad.scalar_type() != self.scalar_type() || type_class(grad.scalar_type()) != 'f' ||
-      grad.dim() != self.dim() || !call.outputs_are(self.device(), {self.scalar_type()}))
+  if (!is_float_on_device(grad) || !is_spyre(self) || !is_spyre(indices) || self.numel() == 0 ||
+      grad.scalar_type() != self.scalar_type() || grad.dim() != self.dim() ||
+      !call.outputs_are(self.device(), {self.scalar_type()}))
     return false;
   at::Tensor result = at::zeros_like(self, {}, c10::MemoryFormat::Contiguous);
   result.flatten(-2).scatter_add_(-1, indices.flatten(-2), grad.flatten(-2));
