@@ -45,7 +45,7 @@ void Call::finish(at::Tensor result) {
   stack_.emplace_back(std::move(result));
 }
 
-bool Call::outputs_are(c10::Device device, std::initializer_list<c10::ScalarType> dtypes) const {
+bool Call::outputs_are(c10::Device device, c10::ArrayRef<c10::ScalarType> dtypes) const {
   int number = 0;
   for (c10::ScalarType dtype : dtypes) {
     const at::Tensor out = output(number++);

@@ -46,7 +46,7 @@ class Call {
   at::Tensor output(int number = 0) const;
 
   /// Whether every output tensor is on the device and has the dtype at its position.
-  bool outputs_are(c10::Device device, std::initializer_list<c10::ScalarType> dtypes) const;
+  bool outputs_are(c10::Device device, c10::ArrayRef<c10::ScalarType> dtypes) const;
 
   /// Replaces the arguments by the results; the last thing that a kernel does.
   void finish(at::Tensor result);

@@ -126,12 +126,7 @@ bool run_reduce(const ReduceOp& op, Call& call) {
   }
 
   const std::vector<ScalarType> dtypes = result_dtypes(op, result);
-  for (size_t i = 0; i < dtypes.size(); ++i) {
-    const at::Tensor out = call.output(static_cast<int>(i));
-    if (out.defined() && (out.scalar_type() != dtypes[i] || out.device() != self.device())) {
-      return false;
-    }
-  }
+  if (!call.outputs_are(self.device(), dtypes)) return false;
   std::vector<OutTensor> outs;
   for (size_t i = 0; i < dtypes.size(); ++i) {
     const at::Tensor out = call.output(static_cast<int>(i));
