@@ -30,15 +30,22 @@ DTYPES = {
 }
 
 
+_OVERFLOW = 2.0**32 * (1 + 510.5 / 512)
+
+
 def round_sen169(x):
-    """Nearest value with 9 fraction bits, halves away from zero."""
+    """Nearest value with 9 fraction bits, halves away from zero; beyond the range, +-2^32."""
     x = np.asarray(x, np.float32)
     mantissa, exponent = np.frexp(x)
     scaled = np.abs(mantissa.astype(np.float64)) * 1024
     rounded = np.ldexp(np.sign(mantissa) * np.floor(scaled + 0.5) / 1024, exponent)
     rounded = np.where(np.abs(x) < 2.0**-31 * (1 + 1 / 1024), 0.0, rounded)
-    limit = 2.0**32 * (1 + 510.5 / 512)
-    return np.where(np.isnan(x) | (np.abs(x) >= limit), np.nan, rounded).astype(np.float32)
+    rounded = np.where(np.abs(x) >= _OVERFLOW, np.copysign(2.0**32, x), rounded)
+    return np.where(np.isnan(x), np.nan, rounded).astype(np.float32)
+
+
+def _plainly_stored(x):
+    return np.where(np.abs(x) >= _OVERFLOW, np.float32(np.nan), round_sen169(x))
 
 
 def _erf(x):
@@ -71,9 +78,13 @@ UNARY = {
     "round_bfloat16": lambda x: torch.from_numpy(np.array(x)).bfloat16().float().numpy(),
     "round_float16": lambda x: x.astype(np.float16).astype(np.float32),
     "inf_from_sen169": lambda x: np.where(
-        np.abs(round_sen169(x)) == 2.0**32, np.copysign(np.float32(np.inf), x), x
+        (np.abs(round_sen169(x)) == 2.0**32) | (np.abs(x) >= _OVERFLOW),
+        np.copysign(np.float32(np.inf), x),
+        x,
     ),
-    "inf_to_sen169": lambda x: np.where(np.isinf(x), np.copysign(np.float32(2.0**32), x), x),
+    "inf_to_sen169": lambda x: np.where(
+        np.abs(x) >= _OVERFLOW, np.copysign(np.float32(2.0**32), x), x
+    ),
 }
 for _name in [
     "exp",
@@ -206,7 +217,9 @@ CONVERT = {
     "not_b": lambda x: (x == 0).astype(np.float32),
     "isnan": lambda x: np.isnan(x).astype(np.float32),
     "isinf": lambda x: np.isinf(x).astype(np.float32),
-    "isinf_sen169": lambda x: (np.abs(x) == 2.0**32).astype(np.float32),
+    "isinf_sen169": lambda x: ((np.abs(x) == 2.0**32) | (np.abs(x) >= _OVERFLOW)).astype(
+        np.float32
+    ),
     "signbit": lambda x: np.signbit(x).astype(np.float32),
 }
 BOOL_BINARY = {"and_b": np.logical_and, "or_b": np.logical_or, "xor_b": np.logical_xor}
@@ -391,7 +404,9 @@ class ReferenceProgram:
         values = [np.asarray(registers[a]) for a in args[0].split()]
         if op.startswith("reduce_") or op == "dot":
             if op == "dot":
-                values = [np.broadcast_to(round_sen169(v).astype(np.float64), full) for v in values]
+                values = [
+                    np.broadcast_to(_plainly_stored(v).astype(np.float64), full) for v in values
+                ]
                 return (
                     (values[0] * values[1]).sum(axis=reduce_axes, keepdims=True).astype(np.float32)
                 )
@@ -471,7 +486,7 @@ def _random(op, v):
 
 def _stored(value, dtype):
     if dtype in ("float16", "bfloat16"):
-        return round_sen169(value)
+        return _plainly_stored(value)
     if dtype == "bool":
         return (np.asarray(value) != 0).astype(np.float32)
     if dtype == "float32":

@@ -86,6 +86,10 @@ class Cost:
         return max(parts, key=lambda name: parts[name])
 
 
+# Made once, or by the load or the store beside it.
+_FREE = ("load", "const_f", "const_i", "iota", "inf_to_sen169")
+
+
 def estimate(kernel: Kernel, program: Program) -> Cost | None:
     """The cost of a stage, or None if it depends on sizes that are not known yet."""
     if not all(isinstance(loop.extent, int) for loop in kernel.loops):
@@ -106,7 +110,7 @@ def estimate(kernel: Kernel, program: Program) -> Cost | None:
         for value in phase.values:
             if value.op == "dot":
                 cost.flops += 2 * iterations
-            elif value.op not in ("load", "const_f", "const_i", "iota"):
+            elif value.op not in _FREE:
                 cost.lane_operations += iterations
     return cost
 

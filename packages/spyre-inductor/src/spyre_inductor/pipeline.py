@@ -12,6 +12,7 @@ from spyre_inductor.passes.coalesce_loops import coalesce_loops
 from spyre_inductor.passes.divide_work import divide_work
 from spyre_inductor.passes.fuse import fuse
 from spyre_inductor.passes.insert_restickify import insert_restickify
+from spyre_inductor.passes.keep_infinities import keep_infinities
 from spyre_inductor.passes.order_kernels import order_kernels
 from spyre_inductor.passes.place_buffers import place_buffers
 from spyre_inductor.passes.plan_lx import plan_lx
@@ -36,6 +37,7 @@ def run_passes(program: Program, config: CompilerConfig, root_of: Callable[[str]
         ("simplify", simplify_values),
         ("order_kernels", lambda p: order_kernels(p, root_of)),
         ("place_buffers", place_buffers),
+        ("keep_infinities", keep_infinities),
         ("propagate_layouts", propagate_layouts),
         ("insert_restickify", insert_restickify),
         ("coalesce_loops", coalesce),

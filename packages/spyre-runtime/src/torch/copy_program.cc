@@ -72,6 +72,10 @@ int emit_conversion(std::ostream& out, HostDtype from, HostDtype to, bool keep_i
   if (source == Kind::kInt) op = target == Kind::kFloat ? "i2f" : "i2b";
   if (source == Kind::kBool) op = target == Kind::kFloat ? "b2f" : "b2i";
   out << "    %1 = " << op << " %0\n";
+  if (source == Kind::kInt && is_sen169_float(to)) {
+    out << "    %2 = inf_to_sen169 %1\n";
+    return 2;
+  }
   return 1;
 }
 

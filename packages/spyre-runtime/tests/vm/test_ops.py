@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from programs import pointwise
+from programs import pointwise, run, stage
 from spyre_runtime import op_table
 
 F = torch.nn.functional
@@ -253,17 +253,44 @@ def test_infinity_of_the_half_format() -> None:
     # 2^32 and what rounds to it; the next values on both sides; infinities of float32; the rest.
     top = 2.0**32
     inside = [top, top * (1 - 2**-11), top * (1 + 2**-10 - 2**-23)]
-    outside = [top * (1 - 2**-11 - 2**-24), top * (1 + 2**-10), 0.0, 1.0, 2.0**33]
+    outside = [top * (1 - 2**-11 - 2**-24), top * (1 + 2**-10), 0.0, 1.0, 2.0**33, 1e30]
+    outside += [top * (1 + 510.5 / 512), top * (1 + 510.49 / 512)]
     x = torch.tensor([*inside, *outside, math.inf, math.nan] * 4)
     x = torch.cat([x, -x])
     rounded = pointwise("round_sen169", device(x), torch.empty_like(x, device="spyre"))
     widened = pointwise("inf_from_sen169", device(x), torch.empty_like(x, device="spyre"))
-    want = torch.where(rounded.abs() == top, torch.copysign(torch.tensor(math.inf), x), x)
+    beyond = x.abs() >= top * (1 + 510.5 / 512)
+    infinite = rounded.abs() == top
+    assert infinite[beyond].all()
+    want = torch.where(infinite, torch.copysign(torch.tensor(math.inf), x), x)
     assert (widened[: len(inside)] == math.inf).all()
     torch.testing.assert_close(widened, want, rtol=0, atol=0, equal_nan=True)
     narrowed = pointwise("inf_to_sen169", device(x), torch.empty_like(x, device="spyre"))
-    want = torch.where(x.isinf(), torch.copysign(torch.tensor(top), x), x)
+    want = torch.where(beyond, torch.copysign(torch.tensor(top), x), x)
     torch.testing.assert_close(narrowed, want, rtol=0, atol=0, equal_nan=True)
+
+
+def test_stores_of_halves_take_overflow_as_infinity() -> None:
+    edge = 2.0**32 * (1 + 510.5 / 512)
+    inside = [1.0, -65504.0, 2.0**32, -edge * (1 - 2**-23), 1e-12, -0.0]
+    x = torch.tensor([*inside, edge, -1e30, math.inf, -math.inf, math.nan] * 13)
+    inputs = device(x)
+    for dtype in (torch.float16, torch.bfloat16):
+        plain = pointwise("abs", inputs, torch.empty_like(inputs[0], dtype=dtype)).float()
+        out = pointwise("inf_to_sen169", inputs, torch.empty_like(inputs[0], dtype=dtype)).float()
+        beyond = x.abs() >= edge
+        assert plain[beyond].isnan().all()  # what a store alone gives
+        assert torch.equal(out[beyond], torch.copysign(torch.tensor(math.inf), x[beyond]))
+        assert torch.equal(out[x.isnan()].isnan(), torch.ones(13, dtype=torch.bool))
+        finite = ~beyond & ~x.isnan()
+        assert torch.equal(out[finite], torch.copysign(plain[finite], x[finite]))
+    # The value may be wanted elsewhere, too.
+    half, wide = torch.empty_like(inputs[0], dtype=torch.float16), torch.empty_like(inputs[0])
+    body = "phase\n%0 = load a0\n%1 = inf_to_sen169 %0\nstore a1 %1\nstore a2 %1"
+    tensors = [inputs[0], half, wide]
+    run(stage(tensors, x.shape, [(i, [1], 0) for i in range(3)], body), tensors)
+    assert torch.equal(half.cpu().isnan(), x.isnan())
+    assert (wide.cpu()[beyond].abs() == 2.0**32).all()
 
 
 def test_exp_keeps_its_accuracy_over_the_range() -> None:

@@ -165,15 +165,27 @@ inline V acosh_lanes(V x) { return V::blendv(x.acosh(), log_twice(x), x > V(1e15
 
 inline V copysign_lanes(V x, V y) { return x.abs() | (y & V(-0.0f)); }
 
-/// Infinite where the value rounds to SEN169's stand-in for infinity, 2^32.
+/// What rounds beyond SEN169's largest number, which a half keeps as an infinity.
+inline V overflows_sen169(V x) { return x.abs() >= V(layout::bits_float(kSen169Overflow)); }
+
+/// Infinite where the value rounds to SEN169's stand-in for infinity, 2^32, or beyond the range.
 inline V inf_from_sen169_lanes(V x) {
   const V a = x.abs();
-  const V is_infinite =
+  const V is_stand_in =
       (a >= V(layout::bits_float(0x4F7FE000))) & (a < V(layout::bits_float(0x4F802000)));
-  return V::blendv(x, copysign_lanes(V(INFINITY), x), is_infinite);
+  return V::blendv(x, copysign_lanes(V(INFINITY), x), is_stand_in | overflows_sen169(x));
+}
+inline V isinf_sen169_lanes(V x) {
+  return V::blendv(x.abs().eq(V(0x1p32f)), V(1.0f), overflows_sen169(x));
 }
 inline V inf_to_sen169_lanes(V x) {
-  return V::blendv(x, copysign_lanes(V(0x1p32f), x), x.abs() == V(INFINITY));
+  return V::blendv(x, copysign_lanes(V(0x1p32f), x), overflows_sen169(x));
+}
+
+/// The number that a half holds: beyond the range, infinity's stand-in.
+inline float round_sen169_lane(float x) {
+  const float held = layout::sen169_to_float(layout::float_to_sen169(x));
+  return std::isnan(held) && !std::isnan(x) ? std::copysign(0x1p32f, x) : held;
 }
 
 // clang-format off
@@ -222,7 +234,7 @@ inline V inf_to_sen169_lanes(V x) {
   X(i0e, x.i0e())                            \
   X(isnan, x.ne(x))                          \
   X(isinf, x.abs().eq(V(INFINITY)))          \
-  X(isinf_sen169, x.abs().eq(V(0x1p32f)))    \
+  X(isinf_sen169, isinf_sen169_lanes(x))     \
   X(inf_from_sen169, inf_from_sen169_lanes(x)) \
   X(inf_to_sen169, inf_to_sen169_lanes(x))
 // clang-format on
@@ -274,7 +286,7 @@ inline float floordiv_lane(float x, float y) {
   X(i1, calc_i1(x))                                                          \
   X(i1e, calc_i1e(x))                                                        \
   X(signbit, static_cast<float>(layout::float_bits(x) >> 31))                \
-  X(round_sen169, layout::sen169_to_float(layout::float_to_sen169(x)))       \
+  X(round_sen169, round_sen169_lane(x))                                      \
   X(round_bfloat16, layout::bf16_to_float(layout::float_to_bf16(x)))         \
   X(round_float16, layout::fp16_to_float(layout::float_to_fp16(x)))          \
   X(round_fp8_e4m3fn, layout::sen143_to_float(layout::float_to_sen143(x)))   \

@@ -61,10 +61,14 @@ enum class Codec : uint8_t {
   kInt32,
   kInt64,
   kUInt8,
+  kSen169Infinite,  ///< of stores: infinite beyond the range
   kCount
 };
 inline constexpr size_t kCodecs = static_cast<size_t>(Codec::kCount);
 int64_t codec_bytes(Codec codec);
+
+/// Bits of the least float32 that rounds beyond SEN169's largest number: 2^32 * (1 + 510.5 / 512).
+inline constexpr uint32_t kSen169Overflow = 0x4FFFA000;
 
 inline constexpr size_t kOps = static_cast<size_t>(Op::count_);
 

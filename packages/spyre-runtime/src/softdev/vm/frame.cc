@@ -195,7 +195,7 @@ void Frame::load(const Step& s) {
                        current[static_cast<size_t>(s.access)] * a.bytes;
   const Grid grid{(s.dst.shape & kRows) ? rows : 1, a.row_stride, (s.dst.shape & kCols) ? cols : 1,
                   a.col_stride, a.ahead};
-  kernels().load[static_cast<size_t>(a.codec)](at(s.dst.offset), memory, grid);
+  kernels().load[static_cast<size_t>(s.codec)](at(s.dst.offset), memory, grid);
 }
 
 void Frame::store(const Step& s) {
@@ -205,7 +205,7 @@ void Frame::store(const Step& s) {
                  current[static_cast<size_t>(s.access)] * a.bytes;
   const Grid grid{(s.dst.shape & kRows) ? rows : 1, a.row_stride, (s.dst.shape & kCols) ? cols : 1,
                   a.col_stride};
-  kernels().store[static_cast<size_t>(a.codec)](memory, at(s.args[0].offset), grid);
+  kernels().store[static_cast<size_t>(s.codec)](memory, at(s.args[0].offset), grid);
 }
 
 // --- gathers, scatters and predicates
@@ -317,7 +317,7 @@ void Frame::store_guarded(const Step& s) {
                 c_count = (s.dst.shape & kCols) ? cols : 1;
   std::byte* in = at(s.args[0].offset);
   auto* memory = static_cast<std::byte*>(buffers_[a.buffer]);
-  const StoreFn run = kernels().store[static_cast<size_t>(a.codec)];
+  const StoreFn run = kernels().store[static_cast<size_t>(s.codec)];
   visit_guarded(s, r_count, c_count, [&](int64_t r, int64_t first, int64_t count) {
     visit_lanes(s, r, first, count, [&](int64_t device, int64_t c, int64_t n, int64_t stride) {
       std::byte* lanes = in + (r * c_count + c) * s.bytes;

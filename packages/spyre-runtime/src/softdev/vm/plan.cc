@@ -36,6 +36,11 @@ Codec codec_of(HostDtype dtype) {
   }
 }
 
+/// Of a lane of the register that a codec loads into.
+uint8_t register_bytes(Codec codec) {
+  return codec >= Codec::kInt8 && codec <= Codec::kUInt8 ? 8 : 4;
+}
+
 /// Nanoseconds per lane, roughly.
 double lane_cost(Op op) {
   switch (op) {
@@ -83,6 +88,7 @@ class Planner {
       for (const Instr& in : phase.body) registers = std::max(registers, in.dst + 1);
     }
     value_of_.assign(static_cast<size_t>(registers), -1);
+    find_overflows(static_cast<size_t>(registers));
     for (size_t p = 0; p < stage_.phases.size(); ++p) plan_phase(p);
     place_registers();
     estimate();
@@ -107,6 +113,28 @@ class Planner {
       if (has_cols()) p.col_stride = a.stride[static_cast<size_t>(stage_.lane_loop)];
       plan_.accesses.push_back(std::move(p));
     }
+  }
+
+  /// Finds the inf_to_sen169 whose result is only stored: stores do it in passing.
+  void find_overflows(size_t registers) {
+    is_overflow_.assign(registers, false);
+    for (const Phase& phase : stage_.phases) {
+      for (const Instr& in : phase.body) {
+        if (in.op == Op::inf_to_sen169) is_overflow_[static_cast<size_t>(in.dst)] = true;
+      }
+    }
+    for (const Phase& phase : stage_.phases) {
+      for (const Instr& in : phase.body) {
+        if (in.op == Op::store && codec_of_access(in.access) == Codec::kSen169) continue;
+        for (int32_t arg : in.args) {
+          if (arg >= 0) is_overflow_[static_cast<size_t>(arg)] = false;
+        }
+      }
+    }
+  }
+
+  Codec codec_of_access(int32_t access) const {
+    return plan_.accesses[static_cast<size_t>(access)].codec;
   }
 
   void add_dim(std::vector<Dim>& dims, Dim::Kind kind, int64_t count, size_t loop, int64_t scale) {
@@ -250,6 +278,10 @@ class Planner {
   void instruction(const Instr& in) {
     if (in.op == Op::const_f || in.op == Op::const_i) return constant(in);
     if (program::is_store(in.op)) return store(in);
+    if (in.op == Op::inf_to_sen169 && is_overflow_[static_cast<size_t>(in.dst)]) {
+      value_of_[static_cast<size_t>(in.dst)] = arg(in, 0);
+      return;
+    }
     std::vector<int64_t> key{static_cast<int64_t>(in.op), in.access, in.iimm.value(), in.wrap};
     for (int i = 0; i < program::op_info(in.op).arity; ++i) key.push_back(arg(in, i));
     key.push_back(in.index < 0 ? -1 : value_of_[static_cast<size_t>(in.index)]);
@@ -322,7 +354,8 @@ class Planner {
     s.access = in.access;
     const AccessPlan& a = plan_.accesses[static_cast<size_t>(in.access)];
     s.indexed = a.indexed;
-    s.bytes = a.codec >= Codec::kInt8 ? 8 : 4;
+    s.codec = a.codec;
+    s.bytes = register_bytes(a.codec);
     const Shape shape = access_shape(in.access) | guards(in, &s);
     const int value = new_value(shape, s.bytes);
     s.dst = write(value);
@@ -338,7 +371,8 @@ class Planner {
     s.access = in.access;
     const AccessPlan& a = plan_.accesses[static_cast<size_t>(in.access)];
     s.indexed = a.indexed;
-    s.bytes = a.codec >= Codec::kInt8 ? 8 : 4;
+    s.codec = is_overflow_[static_cast<size_t>(in.args[0])] ? Codec::kSen169Infinite : a.codec;
+    s.bytes = register_bytes(a.codec);
     guards(in, &s);
     s.args[0] = read(value);
     s.dst.shape = lanes();
@@ -562,6 +596,7 @@ class Planner {
   bool reduce_ = false;
   int position_ = 0;
   int64_t epoch_ = 0;
+  std::vector<bool> is_overflow_;  // by register
   int product_ = -1;
 };
 

@@ -46,6 +46,7 @@ struct Step {
   bool has_index = false;
   bool wrap = false;
   int32_t access = -1;
+  Codec codec{};     ///< kLoad, kStore
   uint32_t aux = 0;  ///< kReduce: arena offset of the auxiliary accumulators
   uint32_t acc = 0;  ///< kReduce: arena offset of the accumulators
   int64_t imm = 0;

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace spyre::aten {
 
@@ -26,6 +27,42 @@ Op float_to_int(HostDtype dtype) {
     case HostDtype::kInt32: return Op::f2i_i32;
     case HostDtype::kUInt8: return Op::f2i_u8;
     default: return Op::f2i_i64;
+  }
+}
+
+constexpr double kSen169Largest = 8573157376.0;
+
+bool is_half(HostDtype dtype) {
+  return dtype == HostDtype::kFloat16 || dtype == HostDtype::kBFloat16;
+}
+
+/// What a float op says about the range of its result.
+enum class Range { kAny, kOfOperands, kSmall };
+
+Range range_of(Op op) {
+  switch (op) {
+    case Op::where:
+    case Op::maximum:
+    case Op::minimum:
+    case Op::fmax:
+    case Op::fmin:
+    case Op::neg:
+    case Op::abs:
+    case Op::relu:
+    case Op::copysign:
+    case Op::reduce_max:
+    case Op::reduce_min: return Range::kOfOperands;
+    case Op::inf_to_sen169:
+    case Op::round_sen169:
+    case Op::sigmoid:
+    case Op::tanh:
+    case Op::sin:
+    case Op::cos:
+    case Op::erf:
+    case Op::erfc:
+    case Op::sign:
+    case Op::b2f: return Range::kSmall;
+    default: return Range::kAny;
   }
 }
 
@@ -89,13 +126,26 @@ Value StageBuilder::load(int access, std::optional<Value> index, std::optional<V
   instr.access = access;
   if (index) instr.index = index->reg;
   if (predicate) instr.predicate = predicate->reg;
+  if (is_half(dtype_of(access))) set_in_range(result);
   return result;
+}
+
+void StageBuilder::set_in_range(const Value& value) {
+  is_in_range_.resize(next_register_);
+  is_in_range_[value.reg] = true;
+}
+
+bool StageBuilder::is_in_range(int reg) const {
+  return reg < static_cast<int>(is_in_range_.size()) && is_in_range_[reg];
 }
 
 void StageBuilder::append_store(Op op, int access, Value value, std::optional<Value> index,
                                 std::optional<Value> predicate) {
   const HostDtype dtype = dtype_of(access);
   value = convert(value, register_type(dtype), dtype);
+  if (op == Op::store && is_half(dtype) && !is_in_range(value.reg)) {
+    value = emit(Op::inf_to_sen169, {value});
+  }
   Instr& instr = append(op, -1);
   instr.args[0] = value.reg;
   instr.access = access;
@@ -116,6 +166,7 @@ void StageBuilder::store_add(int access, Value value, std::optional<Value> index
 Value StageBuilder::constant_f(double value) {
   Value result{this, next_register_++, Type::F, value};
   append(Op::const_f, result.reg).fimm = value;
+  if (std::abs(value) <= kSen169Largest) set_in_range(result);
   return result;
 }
 
@@ -156,6 +207,11 @@ Value StageBuilder::emit(Op op, std::initializer_list<Value> args) {
   Value result{this, next_register_++, info.result, {}};
   Instr& instr = append(op, result.reg);
   std::copy(std::begin(regs), std::end(regs), std::begin(instr.args));
+  const Range range = range_of(op);
+  const bool keeps = std::all_of(args.begin(), args.end(), [&](const Value& arg) {
+    return arg.type == Type::B || is_in_range(arg.reg);
+  });
+  if (range == Range::kSmall || (range == Range::kOfOperands && keeps)) set_in_range(result);
   return result;
 }
 

@@ -98,14 +98,6 @@ std::vector<ScalarType> result_dtypes(const ReduceOp& op, ScalarType first) {
   }
 }
 
-/// A float register as a half is to hold it: infinite beyond the largest finite number, where a
-/// plain store gives NaN.
-Value with_infinities(Value x) {
-  constexpr double kInfinity = 4294967296.0;  // 2^32
-  constexpr double kOverflow = kInfinity * (1 + 510.5 / 512);
-  return where(abs(x) >= kOverflow, copysign(like(x, kInfinity), x), x);
-}
-
 }  // namespace
 
 bool run_reduce(const ReduceOp& op, Call& call) {
@@ -181,8 +173,7 @@ bool run_reduce(const ReduceOp& op, Call& call) {
         op.body({stage, call, access, self.scalar_type(), compute, geometry.count});
     for (size_t i = 0; i < values.size(); ++i) {
       const int out = stage.access(out_buffers[i], geometry.result_strides(stored[i]));
-      const bool is_half = values[i].type == Type::F && is_sen169(stored[i].scalar_type());
-      stage.store(out, is_half ? with_infinities(values[i]) : values[i]);
+      stage.store(out, values[i]);
     }
     return program.finish();
   };
