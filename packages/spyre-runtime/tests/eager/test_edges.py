@@ -121,3 +121,25 @@ def test_refused_as_on_the_cpu(name):
     for device in ("cpu", "spyre"):
         with pytest.raises(RuntimeError):
             REFUSED[name](device)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x, y, z: x @ y,
+        lambda x, y, z: x.expand(2, 4, 0) @ y.expand(2, 0, 5),
+        lambda x, y, z: torch.addmm(z, x, y, beta=2),
+        lambda x, y, z: torch.addmm(z, x, y, beta=0),
+        lambda x, y, z: z.clone().addmm_(x, y, beta=0.5),
+        lambda x, y, z: torch.mv(x, y[:, 0]),
+        lambda x, y, z: torch.dot(x[0], y[:, 0]),
+        lambda x, y, z: torch.nn.functional.linear(x, y.T, z[0]),
+    ],
+)
+def test_products_of_no_depth_are_sums_of_nothing(run) -> None:
+    """An expert that no token chose has gradients of that kind."""
+    given = torch.ones(4, 0), torch.ones(0, 5), torch.arange(20.0).view(4, 5)
+    torch.spyre.reset_fallbacks()
+    actual = run(*(x.to("spyre") for x in given))
+    assert torch.spyre.fallbacks() == {}
+    assert torch.equal(actual.cpu(), run(*given))

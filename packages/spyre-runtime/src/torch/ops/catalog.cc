@@ -132,6 +132,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
       {"scan", scan_kernels()},
       {"sorting", sort_kernels()},
       {"composition", compose_kernels()},
+      {"transformer", transformer_kernels()},
   };
   for (const auto& [kind, kernels] : lists) {
     for (const Kernel& kernel : kernels) {

@@ -12,6 +12,7 @@
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/multinomial_native.h>
 #include <ATen/ops/native_group_norm_native.h>
 #include <ATen/ops/neg.h>
 #include <ATen/ops/pixel_shuffle_native.h>
@@ -185,6 +186,29 @@ bool dropout_backward(Call& call) {
   return true;
 }
 
+/// multinomial(self, num_samples, replacement, generator): one sample a row, or several without
+/// replacement, are those with the largest ratios of probability to an exponential draw, as on the
+/// CPU, whose numbers they are. The CPU finds samples with replacement one by one in float64.
+bool multinomial(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  if (!is_float_on_device(self) || self.numel() == 0 ||
+      !call.outputs_are(self.device(), {c10::ScalarType::Long}) ||
+      (call[2].toBool() && call[1].toInt() != 1))
+    return false;
+  const std::optional<at::Generator> generator =
+      call.has(3) ? std::optional(call[3].toGenerator()) : std::nullopt;
+  call.deliver({at::native::multinomial(self, call[1].toInt(), call[2].toBool(), generator)});
+  return true;
+}
+
+/// _assert_async(self, assert_msg): what holds needs no word, and what does not gets the CPU's.
+bool assertion(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  if (!is_spyre(self) || self.numel() != 1 || !self.item().toBool()) return false;
+  call.finish_values({});
+  return true;
+}
+
 /// Asks whether padding can become a nested tensor, which saves an encoder the work on it. The
 /// device has none: encoders stay dense.
 bool is_mask_left_aligned(Call& call) {
@@ -210,6 +234,9 @@ const std::vector<Kernel>& compose_kernels() {
       {"native_group_norm", group_norm, "f"},
       {"native_dropout", dropout, "f"},
       {"native_dropout_backward", dropout_backward, "f"},
+      {"multinomial", multinomial, "f"},
+      {"_assert_async", assertion, "fib"},
+      {"_assert_async.msg", assertion, "fib"},
       // Composed of a matrix product of squared distances, in which what is near cancels: too much
       // for operands of ten bits.
       {"_euclidean_dist", leave_to_fallback, ""},

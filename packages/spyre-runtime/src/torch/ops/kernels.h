@@ -27,6 +27,7 @@ const std::vector<Kernel>& batch_norm_kernels();   ///< batch and weight normali
 const std::vector<Kernel>& nll_loss_kernels();     ///< losses of class indices
 const std::vector<Kernel>& scan_kernels();         ///< cumulative sums and products
 const std::vector<Kernel>& sort_kernels();         ///< sort, top k
+const std::vector<Kernel>& transformer_kernels();  ///< fused layers of torch.nn's encoders
 const std::vector<Kernel>& compose_kernels();      ///< made of other native operators
 
 /// A native kernel as the catalogue lists it.

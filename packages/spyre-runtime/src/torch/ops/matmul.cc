@@ -86,8 +86,7 @@ program::Program build(const Product& product, const Call& call, const at::Tenso
 bool run(Product product, Call& call) {
   const at::Tensor& left = product.left;
   const at::Tensor& right = product.right;
-  if (left.size(0) != right.size(0) || left.size(2) != right.size(1) || left.size(2) == 0)
-    return false;
+  if (left.size(0) != right.size(0) || left.size(2) != right.size(1)) return false;
   at::Tensor out = call.output();
   if (product.addend.defined()) {
     if (!can_multiply(left, product.addend)) return false;
@@ -106,6 +105,15 @@ bool run(Product product, Call& call) {
     out = empty(product.result_size, left.scalar_type(), left.device());
   }
   if (out.numel() == 0) {
+    call.finish(std::move(out));
+    return true;
+  }
+  if (left.size(2) == 0) {  // sums of nothing
+    if (product.addend.defined()) {
+      out.copy_(product.addend.mul(product.beta));
+    } else {
+      out.zero_();
+    }
     call.finish(std::move(out));
     return true;
   }
