@@ -95,6 +95,10 @@ def _spectrum(batch: int = 2, **_: Any) -> dict[str, torch.Tensor]:
     return {"input_features": _draw(batch, 16, 100), "decoder_input_ids": ids}
 
 
+def _series(batch: int = 2, **_: Any) -> dict[str, torch.Tensor]:
+    return {"past_values": _draw(batch, 32, 2)}
+
+
 # --- configurations -------------------------------------------------------------------------------
 
 _SMALL = {
@@ -184,6 +188,8 @@ ENCODERS = {
     "xlnet": _family(
         "XLNet", "Model", vocab_size=100, d_model=64, n_layer=2, n_head=4, d_inner=128
     ),
+    "layoutlm": _family("LayoutLM", "Model", **_SMALL),
+    "squeezebert": _family("SqueezeBert", "Model", **_SMALL, embedding_size=64),
     "modernbert": _family(
         "ModernBert",
         "Model",
@@ -289,6 +295,55 @@ DECODERS = {
         layer_types=["sliding_attention", "full_attention"],
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
     ),
+    "gptj": _family(
+        "GPTJ",
+        "ForCausalLM",
+        vocab_size=100,
+        n_embd=64,
+        n_layer=2,
+        n_head=4,
+        rotary_dim=8,
+        **_TOKENS,
+    ),
+    "mpt": _family("Mpt", "ForCausalLM", vocab_size=100, d_model=64, n_layers=2, n_heads=4),
+    "olmo2": _family("Olmo2", "ForCausalLM", **_LLAMA),
+    "cohere": _family("Cohere", "ForCausalLM", **_LLAMA),
+    "stablelm": _family("StableLm", "ForCausalLM", **_LLAMA),
+    "starcoder2": _family("Starcoder2", "ForCausalLM", **_LLAMA),
+    "rwkv": _family(
+        "Rwkv",
+        "ForCausalLM",
+        vocab_size=100,
+        hidden_size=64,
+        attention_hidden_size=64,
+        num_hidden_layers=2,
+        intermediate_size=128,
+        context_length=64,
+        **_TOKENS,
+    ),
+    "recurrent-gemma": _family(
+        "RecurrentGemma",
+        "ForCausalLM",
+        **_LLAMA,
+        head_dim=16,
+        lru_width=64,
+        attention_window_size=8,
+        block_types=["recurrent", "attention"],
+    ),
+    "jamba": _family(
+        "Jamba",
+        "ForCausalLM",
+        **_LLAMA,
+        num_experts=4,
+        num_experts_per_tok=2,
+        attn_layer_period=2,
+        attn_layer_offset=1,
+        expert_layer_period=2,
+        expert_layer_offset=1,
+        mamba_d_state=8,
+        mamba_dt_rank=8,
+        use_mamba_kernels=False,
+    ),
     "falcon": _family("Falcon", "ForCausalLM", **_SMALL, **_TOKENS, ffn_hidden_size=128),
     "mamba": _family(
         "Mamba",
@@ -329,6 +384,49 @@ OTHERS = {
     "bart": _family(
         "Bart", "ForConditionalGeneration", _both_ends, **_ENDS, max_position_embeddings=64
     ),
+    "pegasus": _family(
+        "Pegasus", "ForConditionalGeneration", _both_ends, **_ENDS, max_position_embeddings=64
+    ),
+    "led": _family(
+        "LED",
+        "ForConditionalGeneration",
+        _both_ends,
+        **_ENDS,
+        attention_window=4,
+        max_encoder_position_embeddings=128,
+        max_decoder_position_embeddings=64,
+    ),
+    "prophetnet": _family(
+        "ProphetNet",
+        "ForConditionalGeneration",
+        _both_ends,
+        vocab_size=100,
+        hidden_size=64,
+        encoder_ffn_dim=128,
+        decoder_ffn_dim=128,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        num_encoder_attention_heads=4,
+        num_decoder_attention_heads=4,
+        max_position_embeddings=64,
+        decoder_start_token_id=1,
+    ),
+    "switch": _family(
+        "SwitchTransformers",
+        "ForConditionalGeneration",
+        _both_ends,
+        vocab_size=100,
+        d_model=64,
+        d_kv=16,
+        d_ff=128,
+        num_layers=2,
+        num_sparse_encoder_layers=1,
+        num_decoder_layers=2,
+        num_sparse_decoder_layers=1,
+        num_heads=4,
+        num_experts=4,
+        decoder_start_token_id=0,
+    ),
     "whisper": _family(
         "Whisper",
         "ForConditionalGeneration",
@@ -366,6 +464,21 @@ OTHERS = {
         window_size=4,
         drop_path_rate=0.0,
     ),
+    "beit": _family("Beit", "Model", _picture(32), **_VISION, drop_path_rate=0.0),
+    "dinov2": _family("Dinov2", "Model", _picture(32), **_VISION),
+    "focalnet": _family(
+        "FocalNet",
+        "Model",
+        _picture(32),
+        image_size=32,
+        patch_size=4,
+        embed_dim=16,
+        hidden_sizes=[16, 32],
+        depths=[1, 1],
+        focal_levels=[2, 2],
+        focal_windows=[3, 3],
+        drop_path_rate=0.0,
+    ),
     "convnext": _family("ConvNext", "Model", _picture(64), **_STAGES),
     "resnet": _family(
         "ResNet", "Model", _picture(64), **_STAGES, embedding_size=16, layer_type="basic"
@@ -392,5 +505,20 @@ OTHERS = {
         num_queries=5,
     ),
     "wav2vec2": _family("Wav2Vec2", "Model", _wave, **_WAVES),
+    "hubert": _family("Hubert", "Model", _wave, **_WAVES),
+    "patchtst": _family(
+        "PatchTST",
+        "ForPrediction",
+        _series,
+        context_length=32,
+        num_input_channels=2,
+        prediction_length=4,
+        patch_length=8,
+        patch_stride=8,
+        d_model=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=64,
+    ),
 }
 ALL = {**ENCODERS, **DECODERS, **OTHERS}

@@ -97,3 +97,23 @@ def test_no_sample_of_no_distribution(chances, count):
             torch.multinomial(torch.tensor(chances, device=device), count)
         messages.append(str(error.value))
     assert messages[0] == messages[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("dim", [-1, 1])
+def test_gates_of_channels_are_native(dim, dtype):
+    given = torch.randn(3, 8, 10)
+    results = []
+    for device in ("cpu", "spyre"):
+        x = given.clone().to(device, torch.float32 if device == "cpu" else dtype)
+        x = x.detach().requires_grad_()
+
+        def run(x=x):
+            y = torch.nn.functional.glu(x, dim)
+            y.float().square().sum().backward()
+            return y.detach(), x.grad
+
+        results.append(run() if device == "cpu" else native(run))
+    for theirs, mine in zip(*results, strict=True):
+        tolerance = 1e-5 if dtype is torch.float32 else 2**-7
+        assert mismatch(mine.float(), theirs, rtol=tolerance, atol=tolerance) is None

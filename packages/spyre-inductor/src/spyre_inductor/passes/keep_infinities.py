@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from spyre_inductor.ir.kernel import Kernel, Store, Value
 from spyre_inductor.ir.program import Program
-from spyre_inductor.ops.table import SEN169_DTYPES, SEN169_LARGEST
+from spyre_inductor.ops.table import SEN169_DTYPES, SEN169_OVERFLOW
 
 # Results no larger than the operands, and results that are small whatever the operands are.
 _OF_OPERANDS = (
@@ -59,7 +59,7 @@ def _judge(value: Value, known: dict[Value, bool]) -> bool:
     if value.op == "load":
         return value.dtype in SEN169_DTYPES
     if value.op == "const_f":
-        return bool(abs(value.attr) <= SEN169_LARGEST)
+        return bool(abs(value.attr) < SEN169_OVERFLOW)
     if value.op in _OF_OPERANDS:
         operands = [arg for arg in value.args if arg is not None and arg.type == "F"]
         return all(_is_in_range(operand, known) for operand in operands)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that have no composite kernel in PyTorch, put together from ones that are native here.
 #include <ATen/TensorOperators.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/floor.h>
@@ -186,6 +188,35 @@ bool dropout_backward(Call& call) {
   return true;
 }
 
+/// glu(self, dim): one half of the channels gates the other.
+bool glu(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  if (!is_float_on_device(self) || self.dim() == 0 ||
+      !call.outputs_are(self.device(), {self.scalar_type()}))
+    return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[1].toInt(), self.dim());
+  if (self.size(dim) % 2 != 0) return false;
+  const std::vector<at::Tensor> halves = self.chunk(2, dim);
+  call.deliver({halves[0] * at::sigmoid(halves[1])});
+  return true;
+}
+
+/// glu_backward(grad_output, self, dim)
+bool glu_backward(Call& call) {
+  const at::Tensor &grad = call.tensor(0), &self = call.tensor(1);
+  if (!is_float_on_device(grad) || !is_float_on_device(self) || self.dim() == 0 ||
+      grad.scalar_type() != self.scalar_type() || grad.device() != self.device() ||
+      !call.outputs_are(self.device(), {self.scalar_type()}))
+    return false;
+  const int64_t dim = c10::maybe_wrap_dim(call[2].toInt(), self.dim());
+  std::vector<at::Tensor> halves = self.chunk(2, dim);
+  if (self.size(dim) % 2 != 0 || !grad.sizes().equals(halves[0].sizes())) return false;
+  const at::Tensor gate = at::sigmoid(halves[1]);
+  const at::Tensor inner = grad * gate;
+  call.deliver({at::cat({inner, inner * halves[0] * (1 - gate)}, dim)});
+  return true;
+}
+
 /// multinomial(self, num_samples, replacement, generator): one sample a row, or several without
 /// replacement, are those with the largest ratios of probability to an exponential draw, as on the
 /// CPU, whose numbers they are. The CPU finds samples with replacement one by one in float64.
@@ -234,6 +265,8 @@ const std::vector<Kernel>& compose_kernels() {
       {"native_group_norm", group_norm, "f"},
       {"native_dropout", dropout, "f"},
       {"native_dropout_backward", dropout_backward, "f"},
+      {"glu", glu, "f"},
+      {"glu_backward", glu_backward, "f"},
       {"multinomial", multinomial, "f"},
       {"_assert_async", assertion, "fib"},
       {"_assert_async.msg", assertion, "fib"},

@@ -12,6 +12,7 @@
 #include "torch/launch.h"
 #include "torch/ops/loops.h"
 #include "torch/ops/program_cache.h"
+#include "torch/ops/types.h"
 
 namespace spyre::aten {
 
@@ -190,9 +191,7 @@ Value ReduceArgs::load() const {
 
 Value ReduceArgs::load_with_infinities() const {
   const Value x = load();
-  if (!is_sen169(compute) || x.type != Type::F) return x;
-  const Value infinity = stage.constant_f(INFINITY);
-  return where(stage.emit(Op::isinf_sen169, {x}), copysign(infinity, x), x);
+  return is_sen169(compute) && x.type == Type::F ? stage.emit(Op::inf_from_sen169, {x}) : x;
 }
 
 double ReduceArgs::number(const char* argument, double if_none) const {

@@ -47,8 +47,7 @@ at::Tensor over_scores(const at::Tensor& given, int64_t type, const at::Tensor& 
   const at::Tensor mask = given.to(c10::ScalarType::Bool);
   const int64_t batch = query.size(0), queries = query.size(1), keys = key.size(1);
   if (type == kOfPositions && mask.sizes().equals({queries, keys})) return mask;
-  if (type == kOfKeys && mask.sizes().equals({batch, keys}))
-    return mask.view({batch, 1, 1, keys});
+  if (type == kOfKeys && mask.sizes().equals({batch, keys})) return mask.view({batch, 1, 1, keys});
   if (type == kOfScores && mask.dim() == 4 && mask.size(0) == batch && mask.size(2) == queries &&
       mask.size(3) == keys)
     return mask;
@@ -67,8 +66,7 @@ std::vector<at::Tensor> project(const Call& call, int64_t width, int64_t heads) 
                                      bias.narrow(0, i * width, width)));
     }
   }
-  for (at::Tensor& x : projected)
-    x = x.unflatten(2, {heads, width / heads}).transpose(1, 2);
+  for (at::Tensor& x : projected) x = x.unflatten(2, {heads, width / heads}).transpose(1, 2);
   return projected;
 }
 
@@ -97,10 +95,9 @@ bool multi_head_attention(Call& call) {
   const std::vector<at::Tensor> x = project(call, width, heads);
   at::Tensor weights, context;
   if (call[10].toBool()) {
-    at::Tensor scores =
-        at::matmul(x[0] * (1 / std::sqrt(static_cast<double>(width / heads))), x[1].transpose(2, 3));
-    if (mask.defined())
-      scores = scores.masked_fill(mask, -std::numeric_limits<double>::infinity());
+    at::Tensor scores = at::matmul(x[0] * (1 / std::sqrt(static_cast<double>(width / heads))),
+                                   x[1].transpose(2, 3));
+    if (mask.defined()) scores = scores.masked_fill(mask, -std::numeric_limits<double>::infinity());
     weights = at::softmax(scores, -1);
     context = at::matmul(weights, x[2]);
     if (call[11].toBool()) weights = at::mean(weights, 1);
@@ -112,8 +109,7 @@ bool multi_head_attention(Call& call) {
   } else {
     context = at::scaled_dot_product_attention(x[0], x[1], x[2]);
   }
-  at::Tensor out =
-      at::linear(context.transpose(1, 2).flatten(2), call.tensor(7), call.tensor(8));
+  at::Tensor out = at::linear(context.transpose(1, 2).flatten(2), call.tensor(7), call.tensor(8));
   call.finish({std::move(out), std::move(weights)});
   return true;
 }
