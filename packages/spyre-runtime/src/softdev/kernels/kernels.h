@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "softdev/kernels/fused.h"
 #include "spyre/layout/layout.h"
 #include "spyre/program/op_table.h"
 
@@ -97,6 +98,9 @@ struct KernelTable {
   std::array<StoreFn, kCodecs> store{};
   std::array<ReduceFn, kOps> reduce_rows{};  ///< lanes of a row into the row's accumulator
   std::array<ReduceFn, kOps> reduce_cols{};  ///< lanes of a column into the column's accumulator
+
+  FusedCodeFn fused_code = nullptr;
+  FusedFn fused = nullptr;
 
   // Matrix products. Packed blocks hold SEN169 codes, to which values of other formats are rounded,
   // or IEEE half numbers of the values times 2^scale, exactly.

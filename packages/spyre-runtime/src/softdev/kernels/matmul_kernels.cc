@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing, conversion and plain kernels of matrix products.
-#include <ATen/cpu/vec/vec.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "softdev/kernels/fill.h"
+#include "softdev/kernels/sen169_lanes.h"
 #include "spyre/layout/codec.h"
 
 namespace spyre::softdev::CPU_CAPABILITY {
 namespace {
-
-using V = at::vec::Vectorized<float>;
-constexpr int64_t kWidth = V::size();
 
 // --- codes ---------------------------------------------------------------------------------------
 
@@ -434,23 +430,6 @@ void gemm_f32(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, cons
 
 // --- few rows: the right operand is read in place
 // ----------------------------------------------------
-
-using U16 = uint16_t __attribute__((vector_size(2 * kWidth)));
-using U32 = uint32_t __attribute__((vector_size(4 * kWidth)));
-
-V decode(const uint16_t* from) {
-  U16 codes;
-  std::memcpy(&codes, from, sizeof codes);
-  const U32 wide = __builtin_convertvector(codes, U32);
-  const U32 magnitude = wide & 0x7FFFu;
-  U32 bits = (magnitude << 14) + 0x30000000u;
-  bits = magnitude == 0 ? U32{} : bits;
-  bits = magnitude == 0x7FFFu ? U32{} + 0x7FC00000u : bits;
-  bits |= (wide & 0x8000u) << 16;
-  float lanes[kWidth];
-  std::memcpy(lanes, &bits, sizeof lanes);
-  return V::loadu(lanes);
-}
 
 V decode(const float* from) {
   float lanes[kWidth];

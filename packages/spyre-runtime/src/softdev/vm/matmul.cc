@@ -452,25 +452,25 @@ void Matmul::epilogue(Frame& frame, int64_t batch, int64_t row0, int64_t rows, i
   };
   const int64_t row_run = plan_.row_extent, col_run = plan_.col_extent;
   for (int64_t r = row0; r < row0 + rows; r += frame.rows) {
-    frame.rows = std::min({row0 + rows - r, row_run - r % row_run, stage.block_rows});
+    frame.rows = std::min(row0 + rows - r, row_run - r % row_run);
+    if (!plan_.any_rows) frame.rows = std::min(frame.rows, stage.block_rows);
     for (int64_t c = col0; c < col0 + cols; c += frame.cols) {
-      frame.cols = std::min({col0 + cols - c, col_run - c % col_run, stage.block_lanes});
+      const int64_t at = c - col0, panel = at / sums.width;
+      frame.cols = std::min({cols - at, (panel + 1) * sums.width - at, col_run - c % col_run,
+                             stage.block_lanes});
       for (size_t a = 0; a < frame.base.size(); ++a) frame.base[a] = plan_.accesses[a].offset;
       move(batches_, batch);
       move(rows_, r);
       move(cols_, c);
       frame.current = frame.base;
-      auto* to = reinterpret_cast<float*>(frame.at(plan_.product.offset));
-      for (int64_t done = 0; done < frame.cols;) {
-        const int64_t at = c - col0 + done, panel = at / sums.width,
-                      count = std::min(frame.cols - done, (panel + 1) * sums.width - at);
-        const float factor =
-            sums.exponents == nullptr ? 1.0f : std::ldexp(1.0f, -sums.exponents[panel]);
-        kernels().scale_rows(
-            to + done, frame.cols,
-            sums.data + panel * sums.panel + (r - row0) * sums.pitch + at - panel * sums.width,
-            sums.pitch, frame.rows, count, factor);
-        done += count;
+      frame.sums = {
+          sums.data + panel * sums.panel + (r - row0) * sums.pitch + at - panel * sums.width,
+          sums.pitch,
+          sums.exponents == nullptr ? 1.0f : std::ldexp(1.0f, -sums.exponents[panel])};
+      if (plan_.keeps_product) {
+        auto* to = reinterpret_cast<float*>(frame.at(plan_.product.offset));
+        kernels().scale_rows(to, frame.cols, frame.sums.data, sums.pitch, frame.rows, frame.cols,
+                             frame.sums.factor);
       }
       for (size_t p = 1; p < plan_.phases.size(); ++p) frame.run(plan_.phases[p].steps);
     }
