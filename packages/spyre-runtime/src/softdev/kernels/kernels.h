@@ -84,6 +84,7 @@ struct MatrixView {
   bool inner_contiguous;
   const layout::Digit* digits;
   size_t digit_count;
+  int64_t ahead;  ///< from each element to that of the next batch
 };
 
 inline bool gemv_takes(const MatrixView& view) {

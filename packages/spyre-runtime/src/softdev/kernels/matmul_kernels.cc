@@ -178,6 +178,8 @@ void convert_run(uint16_t* out, const T* from, int64_t n, Convert& convert) {
 
 // Shorter runs are not worth a call.
 constexpr int64_t kLeastRun = 8;
+// Of one cache line, or two.
+constexpr int64_t kShortRun = 64;
 
 template <class T, class Convert>
 void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count,
@@ -194,8 +196,12 @@ void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t fir
     // Runs of neighbouring rows often lie side by side, as sticks do: memory is read in its order.
     for (int64_t k = 0; along && k < depth; k += view.inner_run) {
       const int64_t n = std::min(view.inner_run, depth - k);
-      for (int64_t i = i0; i < i_end; ++i)
-        convert_run(out + i * pitch + k, base + element(view, first + i, k), n, convert);
+      for (int64_t i = i0; i < i_end; ++i) {
+        const T* run = base + element(view, first + i, k);
+        // The next batch's runs, if they are too short for the hardware to see where they lead.
+        if (n <= kShortRun) __builtin_prefetch(run + view.ahead);
+        convert_run(out + i * pitch + k, run, n, convert);
+      }
     }
     for (int64_t i = i0; i < i_end; ++i) {
       uint16_t* row = out + i * pitch;

@@ -157,11 +157,11 @@ Matmul::Side Matmul::make_side(int access, const Axis& axis) const {
 MatrixView Matmul::view(const Side& side, int64_t batch, void* const* buffers) const {
   const AccessPlan& a = plan_.accesses[static_cast<size_t>(side.access)];
   const program::BoundStage& stage = *plan_.stage;
+  const std::vector<int64_t>& stride = stage.accesses[static_cast<size_t>(side.access)].stride;
   int64_t start = a.offset;
   for (size_t i = batches_.loops.size(); i-- > 0;) {
     const size_t loop = batches_.loops[i];
-    start += batch % stage.loops[loop].extent *
-             stage.accesses[static_cast<size_t>(side.access)].stride[loop];
+    start += batch % stage.loops[loop].extent * stride[loop];
     batch /= stage.loops[loop].extent;
   }
   return {buffers[a.buffer],
@@ -174,7 +174,8 @@ MatrixView Matmul::view(const Side& side, int64_t batch, void* const* buffers) c
           side.outer_contiguous,
           side.inner_contiguous,
           a.indexed ? a.digits.data() : nullptr,
-          a.digits.size()};
+          a.digits.size(),
+          batches_.loops.empty() ? 0 : stride[batches_.loops.back()]};
 }
 
 bool Matmul::is_gemv(void* const* buffers) const {
