@@ -71,7 +71,7 @@ class ToHalf {
   explicit ToHalf(int scale)
       : scale_(scale), shift_(static_cast<uint16_t>(scale * kBinade - kHalfShift)) {}
 
-  void run(uint16_t* to, const uint16_t* codes, int64_t n) {
+  [[gnu::always_inline]] void run(uint16_t* to, const uint16_t* codes, int64_t n) {
     const uint16_t shift = shift_;
     Lanes above = above_, below = below_, lanes;
     auto take = [&] {
@@ -193,6 +193,7 @@ void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t fir
     const int64_t i_end = std::min(count, i0 + kStrip);
     for (int64_t k = 0; across && k < depth; ++k)
       pack_run(out + i0 * pitch + k, pitch, base + element(view, first + i0, k), i_end - i0);
+    Convert local = convert;  // so that it stays in registers
     // Runs of neighbouring rows often lie side by side, as sticks do: memory is read in its order.
     for (int64_t k = 0; along && k < depth; k += view.inner_run) {
       const int64_t n = std::min(view.inner_run, depth - k);
@@ -200,9 +201,10 @@ void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t fir
         const T* run = base + element(view, first + i, k);
         // The next batch's runs, if they are too short for the hardware to see where they lead.
         if (n <= kShortRun) __builtin_prefetch(run + view.ahead);
-        convert_run(out + i * pitch + k, run, n, convert);
+        convert_run(out + i * pitch + k, run, n, local);
       }
     }
+    convert = local;
     for (int64_t i = i0; i < i_end; ++i) {
       uint16_t* row = out + i * pitch;
       if (!along) {
