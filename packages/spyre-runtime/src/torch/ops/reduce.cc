@@ -12,6 +12,7 @@
 #include "torch/launch.h"
 #include "torch/ops/loops.h"
 #include "torch/ops/program_cache.h"
+#include "torch/ops/types.h"
 
 namespace spyre::aten {
 
@@ -98,14 +99,6 @@ std::vector<ScalarType> result_dtypes(const ReduceOp& op, ScalarType first) {
   }
 }
 
-/// A float register as a half is to hold it: infinite beyond the largest finite number, where a
-/// plain store gives NaN.
-Value with_infinities(Value x) {
-  constexpr double kInfinity = 4294967296.0;  // 2^32
-  constexpr double kOverflow = kInfinity * (1 + 510.5 / 512);
-  return where(abs(x) >= kOverflow, copysign(like(x, kInfinity), x), x);
-}
-
 }  // namespace
 
 bool run_reduce(const ReduceOp& op, Call& call) {
@@ -181,8 +174,7 @@ bool run_reduce(const ReduceOp& op, Call& call) {
         op.body({stage, call, access, self.scalar_type(), compute, geometry.count});
     for (size_t i = 0; i < values.size(); ++i) {
       const int out = stage.access(out_buffers[i], geometry.result_strides(stored[i]));
-      const bool is_half = values[i].type == Type::F && is_sen169(stored[i].scalar_type());
-      stage.store(out, is_half ? with_infinities(values[i]) : values[i]);
+      stage.store(out, with_infinities(values[i], stored[i].scalar_type()));
     }
     return program.finish();
   };
@@ -199,9 +191,7 @@ Value ReduceArgs::load() const {
 
 Value ReduceArgs::load_with_infinities() const {
   const Value x = load();
-  if (!is_sen169(compute) || x.type != Type::F) return x;
-  const Value infinity = stage.constant_f(INFINITY);
-  return where(stage.emit(Op::isinf_sen169, {x}), copysign(infinity, x), x);
+  return is_sen169(compute) && x.type == Type::F ? stage.emit(Op::inf_from_sen169, {x}) : x;
 }
 
 double ReduceArgs::number(const char* argument, double if_none) const {

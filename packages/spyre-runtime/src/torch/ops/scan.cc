@@ -63,7 +63,7 @@ class Scan {
       result = result + 0.0;
     }
     const int access = stage.access(to.buffer, to.strides, begin * to.strides[dim_]);
-    stage.store(access, cast(result, compute, to.dtype));
+    stage.store(access, cast(with_infinities(result, to.dtype), compute, to.dtype));
   }
 
   ProgramBuilder& program_;
