@@ -377,8 +377,7 @@ bool codes_to_halves(uint16_t* high, uint16_t* low, const uint16_t* codes, int64
 }
 
 // The high part is the nearest bfloat16; what is left has at most two significant bits, so the low
-// part is exact, and low * low is below 2^-16 of a product and of either sign. NaN comes out as
-// NaN.
+// part is exact. NaN comes out as NaN.
 void codes_to_bf16(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const float value = layout::sen169_to_float(codes[i]);

@@ -73,8 +73,28 @@ struct Packed {
     data = reinterpret_cast<uint16_t*>(memory);
     scale = reinterpret_cast<int8_t*>(memory + code_bytes(batches));
   }
-  Block at(int64_t index) const { return {data + index * block_codes, scale[index]}; }
+  Block at(int64_t index) const {
+    const uint16_t* block = data + index * block_codes;
+    return {block, scale[index], engine().planes() ? block + block_codes / 2 : nullptr};
+  }
 };
+
+/// Packs a block, by run(where to, halves or not), in the form in which the engine takes it. Of
+/// `room`, `codes` are used, or so many of either plane.
+template <class Run>
+Block pack(uint16_t* out, int64_t room, int64_t codes, int8_t* scale, Run run) {
+  static thread_local Workspace staging;
+  if (engine().planes()) {
+    auto* packed = reinterpret_cast<uint16_t*>(staging.get(static_cast<size_t>(room)));
+    run(packed, nullptr);
+    uint16_t* low = out + room / 2;
+    kernels().codes_to_bf16(out, low, packed, codes);
+    return {out, kCodes, low};
+  }
+  const int8_t got = run(out, engine().half ? scale : nullptr);
+  if (got != kCodes) *scale = got;
+  return {out, got};
+}
 
 }  // namespace
 
@@ -244,8 +264,9 @@ void Matmul::cut() {
   while (tasks() < kFewTasks && t.rows > kLeastRows) t.rows = ceil_div(t.rows, 2);
   t.row_tiles = ceil_div(m, t.rows);
   t.strips = ceil_div(n, t.strip);
-  t.left_codes = t.rows * left_pitch(t.depth);
-  t.right_codes = t.width * t.depth;
+  const int64_t planes = engine().planes() ? 2 : 1;
+  t.left_codes = t.rows * left_pitch(t.depth) * planes;
+  t.right_codes = t.width * t.depth * planes;
   t.tile_panels = ceil_div(t.cols, t.width);
   t.tile_sums = t.rows * t.tile_panels * t.width;
   t.together = 1;
@@ -319,20 +340,19 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
   };
   // Packs a block with *scale as the guess, and puts the scale it got there.
   auto pack_left = [&](uint16_t* out, int64_t batch, int64_t tile, int64_t block, int8_t* scale) {
-    const int64_t rows = std::min(t.rows, m - tile * t.rows);
-    const int8_t got =
-        kernels().pack_left(out, part(left_, batch, block), tile * t.rows, rows, depth_of(block),
-                            left_pitch(even_depth(block)), engine().half ? scale : nullptr);
-    if (got != kCodes) *scale = got;
-    return got;
+    const int64_t rows = std::min(t.rows, m - tile * t.rows),
+                  pitch = left_pitch(even_depth(block));
+    return pack(out, t.left_codes, rows * pitch, scale, [&](uint16_t* to, const int8_t* halves) {
+      return kernels().pack_left(to, part(left_, batch, block), tile * t.rows, rows,
+                                 depth_of(block), pitch, halves);
+    });
   };
   auto pack_right = [&](uint16_t* out, int64_t batch, int64_t panel, int64_t block, int8_t* scale) {
-    const int64_t cols = std::min(t.width, n - panel * t.width);
-    const int8_t got = kernels().pack_right(out, part(right_, batch, block), panel * t.width, cols,
-                                            depth_of(block), even_depth(block), t.width,
-                                            engine().pairs(), engine().half ? scale : nullptr);
-    if (got != kCodes) *scale = got;
-    return got;
+    const int64_t cols = std::min(t.width, n - panel * t.width), depth = even_depth(block);
+    return pack(out, t.right_codes, depth * t.width, scale, [&](uint16_t* to, const int8_t* halves) {
+      return kernels().pack_right(to, part(right_, batch, block), panel * t.width, cols,
+                                  depth_of(block), depth, t.width, engine().pairs(), halves);
+    });
   };
 
   for (int64_t batch0 = first; batch0 < last; batch0 += group) {
@@ -348,8 +368,9 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
                       tile = at / t.depth_blocks % p.tiles;
         const int64_t batch = batch0 + at / t.depth_blocks / p.tiles;
         uint16_t* out = p.data + at * p.block_codes;
-        p.scale[at] = left ? pack_left(out, batch, tile, block, &left_scale)
-                           : pack_right(out, batch, tile, block, &right_scale);
+        const Block packed = left ? pack_left(out, batch, tile, block, &left_scale)
+                                  : pack_right(out, batch, tile, block, &right_scale);
+        p.scale[at] = packed.scale;
       }
     });
     divide(batches * t.row_tiles * t.strips, cores, false, pool, [&](int64_t begin, int64_t end) {
@@ -397,7 +418,7 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
               l = a.at((tile.batch * a.tiles + tile.row) * t.depth_blocks + block);
             } else if (col_in_strip == 0) {
               uint16_t* out = a_local + (kept_left + j) * a.block_codes;
-              l = {out, pack_left(out, batch0 + tile.batch, tile.row, block, &left_scale)};
+              l = pack_left(out, batch0 + tile.batch, tile.row, block, &left_scale);
               multiplier.forget();
             }
             for (int64_t p = 0; p < tile.panels; ++p) {
@@ -406,8 +427,7 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
               right[static_cast<size_t>(slot)] =
                   right_ahead
                       ? b.at((tile.batch * b.tiles + panel) * t.depth_blocks + block)
-                      : Block{out,
-                              pack_right(out, batch0 + tile.batch, panel, block, &right_scale)};
+                      : pack_right(out, batch0 + tile.batch, panel, block, &right_scale);
             }
           }
           for (int64_t j = 0; j < count; ++j) {
