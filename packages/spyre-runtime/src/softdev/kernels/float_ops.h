@@ -42,9 +42,12 @@ inline V exp2_lanes(V x) {
   p = at::vec::fmadd(p, f, V(6.931472028e-1f));
   return _mm512_scalef_ps(at::vec::fmadd(p, f, V(1.0f)), n);
 }
-// Of a NaN and a number, these instructions give their second operand.
 inline V least(V x, V bound) { return _mm512_min_ps(x, bound); }
-inline V positive(V x) { return _mm512_max_ps(_mm512_setzero_ps(), x); }
+/// x, or 1 - x where y has a sign.
+inline V mirrored(V x, V y) {
+  const __mmask16 negative = _mm512_movepi32_mask(_mm512_castps_si512(y));
+  return _mm512_mask_sub_ps(x, negative, V(1.0f), x);
+}
 /// Within 1 ulp for the finite and normal.
 inline V reciprocal_lanes(V x) {
   const V guess = _mm512_rcp14_ps(x);
@@ -55,7 +58,7 @@ inline V reciprocal_lanes(V x) {
 inline V exp_lanes(V x) { return V::blendv(x.exp_u20(), x, x != x); }
 inline V exp2_lanes(V x) { return (x * V(0.69314718056f)).exp_u20(); }
 inline V least(V x, V bound) { return at::vec::minimum(x, bound); }
-inline V positive(V x) { return at::vec::maximum(x, V(0.0f)); }
+inline V mirrored(V x, V y) { return V::blendv(x, V(1.0f) - x, y < V(0.0f)); }
 inline V reciprocal_lanes(V x) { return V(1.0f) / x; }
 #endif
 
@@ -75,8 +78,7 @@ inline V gelu_lanes(V x) {
   p = at::vec::fmadd(p, t, V(0.127414796f));
   // exp(-a^2 / 2)
   const V bell = exp2_lanes(a * a * V(-0.72134752044448170368f));
-  const V tail = V(1.0f) - at::vec::fnmadd(p * t, bell, V(1.0f));
-  return at::vec::fnmadd(a, tail, positive(x));
+  return x * mirrored(at::vec::fnmadd(p * t, bell, V(1.0f)), x);
 }
 
 /// tanh through one exponential: 1 - 2 / (exp(2|x|) + 1), and an odd polynomial near zero, where
