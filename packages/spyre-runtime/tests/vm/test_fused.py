@@ -89,7 +89,9 @@ def draw_ops(data: st.DataObject, trace: Trace, count: int, stores: bool) -> Non
     for _ in range(count):
         last = trace.numbers[-1]
         some = data.draw(st.one_of(st.just(last), st.sampled_from(trace.numbers)))
-        kind = data.draw(st.sampled_from(["load", "unary", "binary", "other", "lesser"] + ["store"] * stores))
+        kind = data.draw(
+            st.sampled_from(["load", "unary", "binary", "other", "lesser"] + ["store"] * stores)
+        )
         if kind == "load":
             trace.load(data.draw(st.integers(0, len(trace.sources) - 1)))
         elif kind == "unary":
@@ -149,9 +151,7 @@ def test_a_run_longer_than_a_step_takes() -> None:
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("shape", [(3, 40, 64), (70, 200, 100), (130, 300, 130)])
-def test_epilogue_reads_sums_in_place(
-    bias: bool, twice: bool, shape: tuple[int, int, int]
-) -> None:
+def test_epilogue_reads_sums_in_place(bias: bool, twice: bool, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     generator = torch.Generator().manual_seed(3)
     a, b = (torch.randn(s, generator=generator).half().to("spyre") for s in [(m, k), (k, n)])

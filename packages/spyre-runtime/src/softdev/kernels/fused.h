@@ -32,12 +32,12 @@ inline constexpr int kMaxFusedOps = 32;
 
 /// What a fused op does with the lanes x that are held in vector registers.
 enum class FusedKind : uint8_t {
-  kEnd,     ///< nothing: the last one
-  kTake,    ///< x = y
-  kMap,     ///< x = op(x) or op(x, y)
-  kMapLeft, ///< x = op(y, x)
-  kKeep,    ///< writes x to float lanes
-  kEncode,  ///< writes x to SEN169 codes
+  kEnd,      ///< nothing: the last one
+  kTake,     ///< x = y
+  kMap,      ///< x = op(x) or op(x, y)
+  kMapLeft,  ///< x = op(y, x)
+  kKeep,     ///< writes x to float lanes
+  kEncode,   ///< writes x to SEN169 codes
 };
 
 /// Where y comes from.

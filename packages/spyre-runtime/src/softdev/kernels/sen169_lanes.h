@@ -40,9 +40,9 @@ inline void encode(uint16_t* to, V x, int64_t count = kWidth) {
   magnitude = _mm512_min_epi32(magnitude, _mm512_set1_epi32(0x4FFFA000));
   magnitude = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(0x30000000 - 0x2000));
   // Code bits of the magnitude, the sign's bit of the other.
-  const __m512i codes = _mm512_ternarylogic_epi32(
-      _mm512_set1_epi32(0x8000), _mm512_srli_epi32(bits, 16), _mm512_srli_epi32(magnitude, 14),
-      0xCA);
+  const __m512i codes =
+      _mm512_ternarylogic_epi32(_mm512_set1_epi32(0x8000), _mm512_srli_epi32(bits, 16),
+                                _mm512_srli_epi32(magnitude, 14), 0xCA);
   const __m256i narrow = _mm512_cvtepi32_epi16(codes);
   if (count == kWidth)
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), narrow);

@@ -223,8 +223,8 @@ class Fuser {
     // Loads that are still to come must not meet what the run stores.
     if (stores_) emit_loads();
     const Made& first = made_.front();
-    parts_[0].is_product = parts_[0].is_product &&
-                           facts(static_cast<uint32_t>(first.value)).reads == first.reads;
+    parts_[0].is_product =
+        parts_[0].is_product && facts(static_cast<uint32_t>(first.value)).reads == first.reads;
     if (originals_.size() + absorbed_.size() + parts_[0].is_product >= 2)
       out_.push_back(fused());
     else

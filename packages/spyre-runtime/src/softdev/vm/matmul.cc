@@ -340,8 +340,7 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
   };
   // Packs a block with *scale as the guess, and puts the scale it got there.
   auto pack_left = [&](uint16_t* out, int64_t batch, int64_t tile, int64_t block, int8_t* scale) {
-    const int64_t rows = std::min(t.rows, m - tile * t.rows),
-                  pitch = left_pitch(even_depth(block));
+    const int64_t rows = std::min(t.rows, m - tile * t.rows), pitch = left_pitch(even_depth(block));
     return pack(out, t.left_codes, rows * pitch, scale, [&](uint16_t* to, const int8_t* halves) {
       return kernels().pack_left(to, part(left_, batch, block), tile * t.rows, rows,
                                  depth_of(block), pitch, halves);
@@ -349,10 +348,11 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
   };
   auto pack_right = [&](uint16_t* out, int64_t batch, int64_t panel, int64_t block, int8_t* scale) {
     const int64_t cols = std::min(t.width, n - panel * t.width), depth = even_depth(block);
-    return pack(out, t.right_codes, depth * t.width, scale, [&](uint16_t* to, const int8_t* halves) {
-      return kernels().pack_right(to, part(right_, batch, block), panel * t.width, cols,
-                                  depth_of(block), depth, t.width, engine().pairs(), halves);
-    });
+    return pack(
+        out, t.right_codes, depth * t.width, scale, [&](uint16_t* to, const int8_t* halves) {
+          return kernels().pack_right(to, part(right_, batch, block), panel * t.width, cols,
+                                      depth_of(block), depth, t.width, engine().pairs(), halves);
+        });
   };
 
   for (int64_t batch0 = first; batch0 < last; batch0 += group) {
@@ -377,7 +377,9 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
       static thread_local Workspace converted, local;
       static thread_local std::vector<Block> left, right;
       static thread_local std::vector<int> exponents;  // of the panels' sums
-      const int64_t a_slots = t.left_ahead ? 0 : t.strip > t.cols ? t.depth_blocks : t.together,
+      const int64_t a_slots = t.left_ahead       ? 0
+                              : t.strip > t.cols ? t.depth_blocks
+                                                 : t.together,
                     b_slots = right_ahead ? 0 : t.together * t.tile_panels;
       auto* sums = reinterpret_cast<float*>(
           local.get(static_cast<size_t>(t.together * t.tile_sums * 4 + a_slots * a.block_codes * 2 +
@@ -425,9 +427,8 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
               const int64_t slot = j * t.tile_panels + p, panel = tile.panel + p;
               uint16_t* out = b_local + slot * b.block_codes;
               right[static_cast<size_t>(slot)] =
-                  right_ahead
-                      ? b.at((tile.batch * b.tiles + panel) * t.depth_blocks + block)
-                      : pack_right(out, batch0 + tile.batch, panel, block, &right_scale);
+                  right_ahead ? b.at((tile.batch * b.tiles + panel) * t.depth_blocks + block)
+                              : pack_right(out, batch0 + tile.batch, panel, block, &right_scale);
             }
           }
           for (int64_t j = 0; j < count; ++j) {
@@ -477,8 +478,8 @@ void Matmul::epilogue(Frame& frame, int64_t batch, int64_t row0, int64_t rows, i
     if (!plan_.any_rows) frame.rows = std::min(frame.rows, stage.block_rows);
     for (int64_t c = col0; c < col0 + cols; c += frame.cols) {
       const int64_t at = c - col0, panel = at / sums.width;
-      frame.cols = std::min({cols - at, (panel + 1) * sums.width - at, col_run - c % col_run,
-                             stage.block_lanes});
+      frame.cols = std::min(
+          {cols - at, (panel + 1) * sums.width - at, col_run - c % col_run, stage.block_lanes});
       for (size_t a = 0; a < frame.base.size(); ++a) frame.base[a] = plan_.accesses[a].offset;
       move(batches_, batch);
       move(rows_, r);
@@ -486,8 +487,7 @@ void Matmul::epilogue(Frame& frame, int64_t batch, int64_t row0, int64_t rows, i
       frame.current = frame.base;
       frame.sums = {
           sums.data + panel * sums.panel + (r - row0) * sums.pitch + at - panel * sums.width,
-          sums.pitch,
-          sums.exponents == nullptr ? 1.0f : std::ldexp(1.0f, -sums.exponents[panel])};
+          sums.pitch, sums.exponents == nullptr ? 1.0f : std::ldexp(1.0f, -sums.exponents[panel])};
       if (plan_.keeps_product) {
         auto* to = reinterpret_cast<float*>(frame.at(plan_.product.offset));
         kernels().scale_rows(to, frame.cols, frame.sums.data, sums.pitch, frame.rows, frame.cols,

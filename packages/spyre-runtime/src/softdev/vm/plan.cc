@@ -62,7 +62,8 @@ double lane_cost(const Step& s) {
   double cost = 0;
   for (const FusedPart& part : s.fused) {
     if (part.access >= 0) cost += lane_cost(Op::load);
-    if (part.kind == FusedKind::kMap || part.kind == FusedKind::kMapLeft) cost += lane_cost(part.op);
+    if (part.kind == FusedKind::kMap || part.kind == FusedKind::kMapLeft)
+      cost += lane_cost(part.op);
   }
   return cost;
 }
@@ -73,7 +74,7 @@ struct Value {
   uint8_t bytes = 4;
   // Positions of the step that defines it and the last that reads it; -1: no step does.
   int first = -1, last = -1;
-  int birth_phase = 0;      // -1: constant
+  int birth_phase = 0;  // -1: constant
   // Lane i is written after lane i of every operand is read, and operands have lanes of this size:
   // the step may write over an operand that dies with it.
   bool in_place = false;

@@ -123,10 +123,10 @@ struct StagePlan {
   int64_t reduce_steps = 1;       ///< blocks of the reduce loops; 0 if they are empty
   int64_t row_extent = 1, col_extent = 1;
   size_t arena_bytes = 0;
-  Operand product;  ///< matmul: register of the dot
-  FusedPart scale;               ///< matmul: what scales the sums, in fused steps
-  bool keeps_product = false;    ///< some step reads it from there
-  bool any_rows = false;         ///< no register has rows: a block may have any number of them
+  Operand product;             ///< matmul: register of the dot
+  FusedPart scale;             ///< matmul: what scales the sums, in fused steps
+  bool keeps_product = false;  ///< some step reads it from there
+  bool any_rows = false;       ///< no register has rows: a block may have any number of them
   bool horizontal = false;
   double cost_ns = 0;  ///< on one thread
 };
