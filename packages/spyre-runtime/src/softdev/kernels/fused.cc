@@ -85,6 +85,7 @@ struct Form<kForm, kWhole, std::index_sequence<k...>> {
 
   static void encode_all(const FusedOp* op, int64_t col, int64_t count, Lanes<k>... x) {
     uint16_t* to = reinterpret_cast<uint16_t*>(op->at) + col;
+    for (int64_t lane = 0; lane < kLanes; lane += 32) __builtin_prefetch(to + kLanes + lane, 1);
     (encode(to + k * kWidth, x, kWhole ? kWidth : count), ...);
     return next(op, col, count, x...);
   }
