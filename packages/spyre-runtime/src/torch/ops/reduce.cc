@@ -3,7 +3,6 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtilsMulti.h>
-#include <ATen/native/Resize.h>
 
 #include <algorithm>
 #include <bitset>
@@ -98,14 +97,6 @@ std::vector<ScalarType> result_dtypes(const ReduceOp& op, ScalarType first) {
   }
 }
 
-/// A float register as a half is to hold it: infinite beyond the largest finite number, where a
-/// plain store gives NaN.
-Value with_infinities(Value x) {
-  constexpr double kInfinity = 4294967296.0;  // 2^32
-  constexpr double kOverflow = kInfinity * (1 + 510.5 / 512);
-  return where(abs(x) >= kOverflow, copysign(like(x, kInfinity), x), x);
-}
-
 }  // namespace
 
 bool run_reduce(const ReduceOp& op, Call& call) {
@@ -131,8 +122,7 @@ bool run_reduce(const ReduceOp& op, Call& call) {
   for (size_t i = 0; i < dtypes.size(); ++i) {
     const at::Tensor out = call.output(static_cast<int>(i));
     if (out.defined()) {
-      at::native::resize_output(out, geometry.shape);
-      at::assert_no_internal_overlap(out);
+      resize_out(out, geometry.shape);
       if (op.refuses_overlap) at::assert_no_overlap(out, self);
       outs.emplace_back(out, self);
     } else {
