@@ -73,7 +73,8 @@ std::string describe_arguments(const Stack& stack, size_t begin) {
   return out.str();
 }
 
-void check_fallback_allowed(const c10::OperatorHandle& op, const std::string& name, const Stack& stack) {
+void check_fallback_allowed(const c10::OperatorHandle& op, const std::string& name,
+                            const Stack& stack) {
   const size_t begin = stack.size() - op.schema().arguments().size();
   TORCH_CHECK_NOT_IMPLEMENTED(
       fallback_mode() != Mode::kError, name, " on ", describe_arguments(stack, begin),

@@ -241,10 +241,9 @@ class HostCall {
     const bool is_written = use != Use::kRead;
     if (!is_spyre(tensor)) return tensor;
     if (with_derivative_) {
-      at::Tensor host = tensor.to(c10::kCPU);
-      if (!wants_float32(traits_, tensor.scalar_type())) return host;
+      if (!wants_float32(traits_, tensor.scalar_type())) return tensor.to(c10::kCPU);
       narrow_ = tensor.scalar_type();
-      return host.to(c10::ScalarType::Float);
+      return tensor.to(c10::ScalarType::Float).to(c10::kCPU);
     }
     for (HostCopy& copy : copies_) {
       if (copy.original.is_same(tensor)) {
@@ -261,7 +260,7 @@ class HostCall {
       if (!is_shared) source = tensor.to(c10::ScalarType::Float);
     }
     // Some CPU kernels take an out tensor for a contiguous one, whatever its strides.
-    at::Tensor host = is_shared           ? view_of_shared_memory(tensor)
+    at::Tensor host = is_shared          ? view_of_shared_memory(tensor)
                       : use == Use::kOut ? to_cpu(source).contiguous()
                                          : faithful_host_copy(source);
     if (is_shared && narrow_ == tensor.scalar_type()) host = host.to(c10::ScalarType::Float);
@@ -318,7 +317,11 @@ class HostCall {
                                                                      copy.host.strides());
         }
       }
-      copy_from(copy.host, copy.original, /*non_blocking=*/false);
+      const bool is_widened =
+          is_half(copy.original.scalar_type()) && copy.host.scalar_type() == c10::ScalarType::Float;
+      copy_from(is_widened ? to_device_halves(copy.host, copy.original.scalar_type(), *device_)
+                           : copy.host,
+                copy.original, /*non_blocking=*/false);
     }
   }
 
@@ -349,7 +352,8 @@ class HostCall {
     }
     if (with_derivative_) {
       const bool is_widened = narrow_.has_value() && result.scalar_type() == c10::ScalarType::Float;
-      return (is_widened ? result.to(*narrow_) : result).to(*device_);
+      const at::Tensor there = result.to(*device_);
+      return is_widened ? there.to(*narrow_) : there;
     }
     for (const HostCopy& copy : copies_) {
       if (result.numel() == 0 || !result.storage().is_alias_of(copy.host.storage())) continue;
@@ -363,12 +367,13 @@ class HostCall {
     }
     at::Tensor dense = result.is_non_overlapping_and_dense() ? result.resolve_conj().resolve_neg()
                                                              : result.contiguous();
+    if (narrow_.has_value() && dense.scalar_type() == c10::ScalarType::Float) {
+      if (is_half(*narrow_)) return to_device_halves(dense, *narrow_, *device_);
+      dense = dense.to(*narrow_);
+    }
     at::Tensor on_device =
         empty_strided(dense.sizes(), dense.strides(), dense.scalar_type(), *device_);
     copy_from(dense, on_device, /*non_blocking=*/false);
-    if (narrow_.has_value() && dense.scalar_type() == c10::ScalarType::Float) {
-      on_device = on_device.to(*narrow_);
-    }
     if (result.unsafeGetTensorImpl()->is_wrapped_number()) {
       on_device.unsafeGetTensorImpl()->set_wrapped_number(true);
     }

@@ -3,9 +3,14 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/where.h>
+
+#include <limits>
 
 #include "torch/copy.h"
+#include "torch/tensor.h"
 
 namespace spyre::aten {
 namespace {
@@ -38,6 +43,16 @@ at::Tensor faithful_host_copy(const at::Tensor& tensor) {
                         tensor.options().device(c10::kCPU));
   copy_from(tensor, host, /*non_blocking=*/false);
   return host;
+}
+
+at::Tensor to_device_halves(const at::Tensor& host, c10::ScalarType dtype, c10::Device device) {
+  constexpr double kLargest = 8573157376.0;  // of SEN169
+  const at::Tensor fitting =
+      at::where(host.abs().gt(kLargest), host * std::numeric_limits<float>::infinity(), host);
+  at::Tensor on_device =
+      empty_strided(fitting.sizes(), fitting.strides(), c10::ScalarType::Float, device);
+  copy_from(fitting, on_device, /*non_blocking=*/false);
+  return on_device.to(dtype);
 }
 
 }  // namespace spyre::aten

@@ -10,4 +10,8 @@ namespace spyre::aten {
 /// elements. Blocks.
 at::Tensor faithful_host_copy(const at::Tensor& tensor);
 
+/// What was computed in float32 for halves, as halves on the device: infinite where it does not fit
+/// there, which is beyond what fits into the host's.
+at::Tensor to_device_halves(const at::Tensor& host, c10::ScalarType dtype, c10::Device device);
+
 }  // namespace spyre::aten

@@ -28,17 +28,18 @@ CASES = {
     "scatter_add": lambda x, i: x.scatter_add_(0, column(i), x.clone()),
     "scatter_reduce": lambda x, i: x.scatter_reduce_(0, column(i), x.clone(), "amax"),
     "take": lambda x, i: torch.take(x, row(i if abs(i) > 20 else 100)),
-    "take_along_dim": lambda x, i: torch.take_along_dim(x, column(i), 0),
     "index_select": lambda x, i: torch.index_select(x, 0, row(i)),
     "index_add": lambda x, i: x.index_add_(0, row(i), x[:2].clone()),
     "index_copy": lambda x, i: x.index_copy_(0, row(i), x[:2].clone()),
     "index_fill": lambda x, i: x.index_fill_(0, row(i), 7.0),
     "index": lambda x, i: x[row(i)],
-    "index of two": lambda x, i: x[row(0), row(4 if i == 3 else i * 2 // 2)],
+    "index of two": lambda x, i: x[row(0), row(max(i, 4) if i > 0 else min(i, -5))],
     "index_put": lambda x, i: x.index_put_((row(i),), torch.tensor(7.0, device="spyre")),
     "index_put adding": lambda x, i: x.index_put_((row(i),), x[:2].clone(), accumulate=True),
     "embedding": lambda x, i: F.embedding(row(i), x),
-    "nll_loss": lambda x, i: F.nll_loss(x, torch.tensor([0, 1, i if i != 3 else 4], device="spyre")),
+    "nll_loss": lambda x, i: F.nll_loss(
+        x, torch.tensor([0, 1, i if i != 3 else 4], device="spyre")
+    ),
 }
 
 

@@ -36,8 +36,8 @@ bool group_norm(Call& call) {
   return true;
 }
 
-/// native_group_norm_backward(grad, input, mean, inverse, weight, batch, channels, positions, groups,
-/// wanted)
+/// native_group_norm_backward(grad, input, mean, inverse, weight, batch, channels, positions,
+/// groups, wanted)
 bool group_norm_backward(Call& call) {
   const at::Tensor& self = call.tensor(1);
   const std::optional<at::Tensor> weight = call.maybe_tensor(4);
@@ -60,12 +60,10 @@ bool group_norm_backward(Call& call) {
   const at::Tensor normal = (shaped(self) - for_groups(call.tensor(2))) * inverse;
   std::vector<at::Tensor> results(3);
   if (wanted[0]) {
-    const at::Tensor scaled =
-        weight ? grad * wide(*weight).reshape({1, groups, inner, 1}) : grad;
+    const at::Tensor scaled = weight ? grad * wide(*weight).reshape({1, groups, inner, 1}) : grad;
     const auto total = [](const at::Tensor& x) { return at::sum(x, {2, 3}, /*keepdim=*/true); };
     const auto count = static_cast<double>(inner * positions);
-    const at::Tensor centred =
-        scaled - (total(scaled) + normal * total(scaled * normal)) / count;
+    const at::Tensor centred = scaled - (total(scaled) + normal * total(scaled * normal)) / count;
     results[0] = (centred * inverse)
                      .to(self.scalar_type())
                      .view(self.sizes())

@@ -154,11 +154,13 @@ Value xlogy(Value x, Value y, Value logarithm) {
   return where(isnan(y), y, where(x == 0, 0, x * logarithm));
 }
 
-/// x * 2^exponent. In two factors: one alone may overflow where the result does not.
+/// x * 2^exponent. In three factors: fewer may overflow where the result does not.
 Value ldexp(A a) {
   const auto power = [&](Value exponent) { return a.stage().emit(Op::exp2, {exponent}); };
-  const Value exponent = a[1], half = trunc(exponent * 0.5);
-  return a[0] * power(half) * power(exponent - half);
+  constexpr double kMost = 3 * 126;
+  const Value exponent = minimum(maximum(a[1], like(a[1], -kMost)), like(a[1], kMost));
+  const Value third = trunc(exponent * (1.0 / 3)), factor = power(third);
+  return a[0] * factor * factor * power(exponent - third * 2.0);
 }
 
 Value softplus(Value x, Value beta, Value threshold) {

@@ -185,8 +185,8 @@ class Scan {
     if (is_last) {
       Value result = rule_.give(parts);
       if (rule_.is_scaled) result = result / scale();
-      result = cast(result, is_float_ ? ScalarType::Float : ScalarType::Long, to_);
-      parts = {is_sen169(to_) ? with_infinities(result) : result};
+      const ScalarType computed = is_float_ ? ScalarType::Float : ScalarType::Long;
+      parts = {is_sen169(to_) ? with_infinities(result) : cast(result, computed, to_)};
     }
     for (size_t i = 0; i < parts.size(); ++i) {
       stage.store(stage.access(to[i].buffer, to[i].strides, begin * to[i].strides[dim_]), parts[i]);

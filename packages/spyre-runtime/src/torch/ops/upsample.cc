@@ -46,9 +46,8 @@ bool is_image(const at::Tensor& tensor) {
 }
 
 bool are_sizes(at::IntArrayRef sizes, size_t count) {
-  return sizes.size() == count && std::all_of(sizes.begin(), sizes.end(), [](auto size) {
-           return size > 0;
-         });
+  return sizes.size() == count &&
+         std::all_of(sizes.begin(), sizes.end(), [](auto size) { return size > 0; });
 }
 
 bool is_gradient(const Call& call, at::IntArrayRef to, at::IntArrayRef from) {
@@ -62,13 +61,13 @@ at::Tensor finished(const at::Tensor& result, const at::Tensor& like) {
   return result.to(like.scalar_type()).contiguous(like.suggest_memory_format());
 }
 
-// --- the nearest ----------------------------------------------------------------------------------
+// --- the nearest
+// ----------------------------------------------------------------------------------
 
 std::vector<int64_t> nearest(const Axis& axis, bool is_exact) {
   const auto index = is_exact ? at::native::nearest_exact_idx : at::native::nearest_idx;
   std::vector<int64_t> result;
-  for (int64_t i = 0; i < axis.to; ++i)
-    result.push_back(index(i, axis.from, axis.to, axis.scale));
+  for (int64_t i = 0; i < axis.to; ++i) result.push_back(index(i, axis.from, axis.to, axis.scale));
   return result;
 }
 
@@ -119,15 +118,16 @@ bool upsample_nearest_backward(Call& call) {
     } else {
       std::vector<int64_t> size = result.sizes().vec();
       size[static_cast<size_t>(4 + axis.dim)] = axis.from;
-      result = at::zeros(size, result.options())
-                   .index_add_(axis.dim, on_device(indices, grad), result);
+      result =
+          at::zeros(size, result.options()).index_add_(axis.dim, on_device(indices, grad), result);
     }
   }
   call.deliver({finished(result, grad)});
   return true;
 }
 
-// --- between two ----------------------------------------------------------------------------------
+// --- between two
+// ----------------------------------------------------------------------------------
 
 /// The neighbours of each position of a result, and the weight of the second one.
 struct Between {
@@ -135,8 +135,8 @@ struct Between {
 };
 
 Between between(const Axis& axis, bool align_corners, const at::Tensor& like) {
-  const auto ratio = at::native::area_pixel_compute_scale<float>(axis.from, axis.to, align_corners,
-                                                                 axis.scale);
+  const auto ratio =
+      at::native::area_pixel_compute_scale<float>(axis.from, axis.to, align_corners, axis.scale);
   std::vector<int64_t> first, second;
   std::vector<float> weight;
   for (int64_t i = 0; i < axis.to; ++i) {
