@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from helpers import check
+from helpers import check, compare
 
 CASES = {
     "padded": ((2, 3, 9, 9), (8, 3, 3, 3), {"padding": 1}),
@@ -42,6 +42,17 @@ def test_convolution_of_any_size():
 
     for size in ((2, 3, 9, 7), (3, 3, 12, 10)):
         check(run, torch.randn(size).half(), tolerance=3e-2, dynamic=True)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_convolution_where_every_size_is_symbolic(rank):
+    compiled = torch.compile(
+        lambda x, w: CONVOLUTIONS[rank + 2](x, w, padding="same"), backend="spyre", dynamic=True
+    )
+    for extents, taps in (((9, 11), (4, 2)), ((6, 5), (2, 2)), ((1, 1), (2, 3)), ((8, 8), (3, 3))):
+        x, w = torch.randn(2, 3, *extents[:rank]), torch.randn(4, 3, *taps[:rank])
+        result = compiled(x.half().to("spyre"), w.half().to("spyre"))
+        compare(result, CONVOLUTIONS[rank + 2](x, w, padding="same"), 3e-2)
 
 
 def test_transposed_convolution_runs_eagerly():

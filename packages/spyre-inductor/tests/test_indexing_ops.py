@@ -38,6 +38,45 @@ def test_index_out_of_range_raises():
     torch.spyre.synchronize()
 
 
+OUT_OF_RANGE = {
+    "constant": lambda x: x[[0, 9]],
+    "negative": lambda x: x[torch.tensor([0, -9], device=x.device)],
+    "computed": lambda x: x[torch.arange(3, device=x.device) * 4],
+    "under a mask": lambda x: F.pad(x[torch.arange(3, device=x.device) * 4], (1, 1, 1, 1)),
+    "of data": lambda x: x[(x[:2, 0] * 0).long() + 9],
+    "reduced": lambda x: x.index_select(0, torch.full((2,), 9, device=x.device)).sum(),
+    "gather": lambda x: x.gather(0, torch.full((1, 7), 9, device=x.device)),
+    "take": lambda x: x.take(torch.tensor([100], device=x.device)),
+    "embedding": lambda x: F.embedding(torch.tensor([9], device=x.device), x),
+    "scatter": lambda x: x.scatter(0, torch.full((1, 7), 9, device=x.device), 1.0),
+    "scatter_add": lambda x: x.scatter_add(0, torch.full((1, 7), 9, device=x.device), x),
+    "index_put": lambda x: x.index_put((torch.tensor([9], device=x.device),), x[:1]),
+    "index_fill": lambda x: x.index_fill(0, torch.tensor([9], device=x.device), 1.0),
+    "cross_entropy": lambda x: F.cross_entropy(x, torch.full((5,), 9, device=x.device)),
+    "of nothing": lambda x: x[:0][torch.zeros(1, dtype=torch.int64, device=x.device)],
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("fn", OUT_OF_RANGE.values(), ids=OUT_OF_RANGE.keys())
+def test_known_indices_out_of_range_raise(fn, dynamic):
+    x = torch.randn(5, 7, device="spyre")
+    with pytest.raises(IndexError, match=r"index (-?\d+ is out of range for a size of \d+|is out)"):
+        torch.compile(fn, backend="spyre", dynamic=dynamic)(x).cpu()
+    torch.spyre.synchronize()
+
+
+def test_computed_indices_in_range():
+    x = torch.randn(9, 4)
+    for dynamic in (False, True):
+        check(lambda x: x[torch.arange(3, device=x.device) * 4] + 1, x, dynamic=dynamic)
+        check(
+            lambda x: x.index_add(0, torch.arange(3, device=x.device) * 4, x[:3]),
+            x,
+            dynamic=dynamic,
+        )
+
+
 def test_scatters():
     x, i, v = torch.randn(12, 5), torch.randint(0, 12, (12, 5)), torch.randn(3, 5)
     check(lambda x, i: torch.zeros_like(x).scatter_add(0, i, x), x, i)

@@ -167,3 +167,26 @@ def test_operands_of_any_order(operand):
     fn = lambda x, w: F.pad(operand(x), (0, 0))[:, :40] @ w  # noqa: E731
     check(fn, x, w)
     check(lambda x, w: operand(x)[:, :40] @ w[:, 3:].relu() + 1, x, w)
+
+
+EMPTY_PRODUCTS = {
+    "mm": (lambda a, b: a @ b, ((3, 0), (0, 4))),
+    "bmm": (lambda a, b: a @ b, ((2, 3, 0), (2, 0, 4))),
+    "addmm": (lambda c, a, b: torch.addmm(c, a, b, beta=2, alpha=3), ((4,), (3, 0), (0, 4))),
+    "addmm without bias": (lambda c, a, b: torch.addmm(c, a, b, beta=0), ((4,), (3, 0), (0, 4))),
+    "baddbmm": (lambda c, a, b: torch.baddbmm(c, a, b), ((2, 3, 4), (2, 3, 0), (2, 0, 4))),
+    "linear": (F.linear, ((2, 3, 0), (4, 0), (4,))),
+    "mv": (lambda a, b: a @ b, ((3, 0), (0,))),
+    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), ((2, 3, 0),) * 3),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize(("fn", "sizes"), EMPTY_PRODUCTS.values(), ids=EMPTY_PRODUCTS.keys())
+def test_sums_of_nothing_are_zero(fn, sizes, dtype):
+    check(fn, *(torch.randn(size).to(dtype) for size in sizes))
+
+
+def test_convolution_of_no_channels():
+    x, w = torch.randn(2, 0, 5), torch.randn(4, 0, 3)
+    check(lambda x, w: F.conv1d(x, w), x, w, fallbacks=1)

@@ -92,3 +92,14 @@ def test_templates_are_parsed_after_import():
     torch.compile(lambda x: x + 1, backend="spyre")(torch.ones(3, device="spyre"))
     template = sys.modules["torch._inductor.codegen.common"].KernelTemplate
     assert template._template_from_string("{{ x }}").render(x=3) == "3"
+
+
+def test_savings_last_as_long_as_the_outer_compilation():
+    def is_saving():
+        return getattr(torch_savings._active, "on", False)
+
+    with torch_savings.saving():
+        with torch_savings.saving():
+            assert is_saving()
+        assert is_saving()
+    assert not is_saving()

@@ -95,6 +95,10 @@ const spyre_driver_api* spyre_driver_get_api(uint32_t major) {
   return &api;
 }
 """
+NOT_LOADED = (
+    "no Spyre driver could be loaded (path from SPYRE_DRIVER); set it to the path of one that "
+    "fits, or unset it to use the software device; tried:\n  {}: "
+)
 # What is wrong with the library -> (its source, what the error says).
 BAD_LIBRARIES = {
     "no export": ("int nothing;", "it does not export spyre_driver_get_api"),
@@ -135,7 +139,7 @@ def test_a_library_that_is_no_driver(run_python, build, fault):
     source, text = BAD_LIBRARIES[fault]
     path = build(fault, source)
     out = run_python("torch.ones(1, device='spyre')", exit_code=1, SPYRE_DRIVER=path)
-    assert f"no Spyre driver could be loaded (path from SPYRE_DRIVER); tried:\n  {path}: " in out
+    assert NOT_LOADED.format(path) in out
     assert text in out
 
 
@@ -145,10 +149,16 @@ def test_a_path_that_is_no_library(run_python, tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     out = run_python("torch.ones(1, device='spyre')", exit_code=1, SPYRE_DRIVER=str(path))
-    assert (
-        f"RuntimeError: no Spyre driver could be loaded (path from SPYRE_DRIVER); tried:\n  {path}"
-        in out
-    )
+    assert "RuntimeError: " + NOT_LOADED.format(path) in out
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.6])
+def test_a_library_that_was_cut_short(run_python, tmp_path, share):
+    path = tmp_path / "driver.so"
+    whole = SOFTWARE.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    out = run_python("torch.ones(1, device='spyre')", exit_code=1, SPYRE_DRIVER=str(path))
+    assert NOT_LOADED.format(path) + "the file ends before its contents do" in out
 
 
 @pytest.mark.parametrize(

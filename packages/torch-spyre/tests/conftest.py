@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -48,5 +50,22 @@ def fake_distribution(tmp_path: Path) -> Callable[[str, str], Path]:
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         return folder
+
+    return make
+
+
+@pytest.fixture
+def copied_package(tmp_path: Path) -> Callable[[str], Path]:
+    """Return a function that copies an installed package to a folder and returns the copy."""
+
+    def make(name: str) -> Path:
+        spec = find_spec(name)
+        assert spec is not None
+        target = tmp_path / "first" / name
+        # An editable install has its Python files and its libraries in two places.
+        for folder in spec.submodule_search_locations or ():
+            ignored = shutil.ignore_patterns("include", "cmake", "lib", "__pycache__")
+            shutil.copytree(folder, target, dirs_exist_ok=True, ignore=ignored)
+        return target
 
     return make

@@ -2,6 +2,7 @@
 """`import torch` makes the device work, lightly; nothing on Spyre's side can break it."""
 
 import pytest
+from torch_spyre import _libraries
 
 USE = """
 x = torch.ones(4, dtype=torch.float16, device="spyre")
@@ -133,21 +134,99 @@ def test_a_broken_device_is_not_available_and_says_why(run_python, fake_distribu
     assert "spyre-layout 0.0.1 (needs >=0.1,<0.2)" in out
 
 
-@pytest.mark.parametrize("sibling", ["spyre_runtime", "spyre_inductor"])
-def test_a_sibling_that_cannot_be_imported_does_not_break_torch(run_python, sibling):
-    out = run_python(f"""
-        import sys
-        sys.modules["{sibling}"] = None  # makes importing it an ImportError
-        import torch
-        assert torch.ones(2).sum() == 2
-        try:
-            torch.ones(2, device="spyre")
-        except RuntimeError as error:
-            print(error, "|", type(error.__cause__).__name__)
-    """)
-    assert "could not register the device" in out
-    assert sibling in out
-    assert "| ModuleNotFoundError" in out
+USE_BROKEN = """
+import torch
+assert torch.ones(2).sum() == 2
+torch.manual_seed(1)
+assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)) == 2
+try:
+    torch.ones(2, device="spyre")
+except RuntimeError as error:
+    print("raised", error, "|", type(error.__cause__).__name__)
+"""
+# What the sibling does when it is imported -> how the error describes it.
+BROKEN = {
+    "raise ValueError('on purpose')": "ValueError: on purpose",
+    "import no_such_module": "ModuleNotFoundError: No module named 'no_such_module'",
+    "def (": "SyntaxError: invalid syntax",
+    "raise SystemExit(3)": "SystemExit: 3",
+    "register = post_import_hooks = None; del register, post_import_hooks": "AttributeError: ",
+}
+
+
+@pytest.mark.parametrize(
+    ("sibling", "code"),
+    [*(("spyre_runtime", code) for code in BROKEN), ("spyre_inductor", next(iter(BROKEN)))],
+)
+def test_a_sibling_that_cannot_be_imported_does_not_break_torch(
+    run_python, tmp_path, sibling, code
+):
+    package = tmp_path / "first" / sibling
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(code)
+    out = run_python(USE_BROKEN, before=package.parent)
+    assert f"could not register the device: ImportError: importing {sibling} failed with " in out
+    assert BROKEN[code] in out
+    name = sibling.replace("_", "-")
+    assert f"pip install --force-reinstall --no-deps {name} | ImportError" in out
+
+
+def _library(package, name):
+    (path,) = package.glob(f"{name}*.so")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("package", "library"),
+    [
+        ("spyre_layout", "_core"),
+        ("spyre_runtime", "_C"),
+        ("spyre_runtime", "libspyre_runtime"),
+        ("spyre_runtime", "libspyre_softdev"),
+    ],
+)
+def test_a_library_that_was_cut_short_does_not_end_the_process(
+    run_python, copied_package, package, library
+):
+    folder = copied_package(package)
+    path = _library(folder, library)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    out = run_python(USE_BROKEN, before=folder.parent)
+    assert f"cannot load libraries that end before their contents do: {path}; " in out
+    assert f"pip install --force-reinstall --no-deps {package.replace('_', '-')} |" in out
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No module named 'spyre_runtime._C'"),
+        (b"", "file too short"),
+        (b"these are no instructions\n" * 9, "invalid ELF header"),
+    ],
+)
+def test_a_library_that_is_none(run_python, copied_package, content, reason):
+    folder = copied_package("spyre_runtime")
+    path = _library(folder, "_C")
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    out = run_python(USE_BROKEN, before=folder.parent)
+    assert "cannot load the native part of spyre-runtime beside PyTorch 2." in out
+    assert reason in out
+    assert "pip install --force-reinstall --no-deps spyre-runtime |" in out
+
+
+def test_any_cut_that_the_loader_would_stumble_over_is_found(tmp_path, copied_package):
+    assert _libraries.problem() is None
+    whole = _library(copied_package("spyre_runtime"), "_C").read_bytes()
+    path = tmp_path / "library.so"
+    for length in (16, 63, 64, 65, 200, 1000, len(whole) // 3, len(whole) * 2 // 3):
+        path.write_bytes(whole[:length])
+        assert not _libraries.is_whole(path)
+    for content in (b"", b"no library", whole):  # to be judged by the loader
+        path.write_bytes(content)
+        assert _libraries.is_whole(path)
 
 
 def test_a_compiler_that_cannot_be_prepared_leaves_the_cpu_alone(run_python):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,10 +28,11 @@ from spyre_inductor.ir.kernel import Builder, Value
 from spyre_inductor.lowerings.convolution import CONVOLUTIONS
 from spyre_inductor.lowerings.division import DIVISIONS
 from spyre_inductor.lowerings.fallback import fall_back
+from spyre_inductor.lowerings.infinities import INFINITIES
 from spyre_inductor.lowerings.statistics import STATISTICS, correct_batch_norms
 from spyre_inductor.ops.handler import ValueHandler
 from spyre_inductor.ops.matmul import MATMUL
-from spyre_inductor.ops.table import SEN169_DTYPES, STORAGE_DTYPES
+from spyre_inductor.ops.table import STORAGE_DTYPES
 from spyre_inductor.report_log import note_graph
 
 aten = torch.ops.aten
@@ -74,7 +74,10 @@ def _lower(target: Any, handler: Callable[..., Any] | None, *args: Any, **kwargs
     known = _verdicts.get(key)
     if known is not None:
         return fall_back(target, known, args, kwargs)
-    result = lowering(*args, **kwargs)
+    try:
+        result = lowering(*args, **kwargs)
+    except IndexError as error:  # no index is in range of nothing: eager says so when it runs
+        return fall_back(target, str(error), args, kwargs)
     if key not in _verdicts:
         _verdicts[key] = _verdict(result)
         if _verdicts[key] is not None:
@@ -232,9 +235,9 @@ def _dot(a: ir.TensorBox, b: ir.TensorBox, dtype: torch.dtype) -> ir.TensorBox |
     a_size, b_size = a.get_size(), b.get_size()
     ranges = [*a_size[:-1], b_size[-1]]
     depth = a_size[-1]
-    if V.graph.sizevars.statically_known_equals(
-        depth, 1
-    ) or V.graph.sizevars.statically_known_equals(depth, 0):
+    if V.graph.sizevars.statically_known_equals(depth, 0):  # a sum of nothing
+        return lowerings[aten.full.default](ranges, 0, dtype=dtype, device=a.get_device())
+    if V.graph.sizevars.statically_known_equals(depth, 1):
         return None
     with ir.ComputedBuffer.force_realize():  # a product loads its operands, constants as well
         load_a, load_b = a.make_loader(), b.make_loader()
@@ -312,110 +315,7 @@ ARG_REDUCTIONS = {
 }
 
 
-# --- infinities -----------------------------------------------------------------------------------
-
-# whose casts show an infinity: those written by the user, and of softmax, which is nan then
-_WIDENING = {
-    str(target)
-    for target in (
-        aten._to_copy.default,
-        aten._softmax.default,
-        aten._log_softmax.default,
-        aten._safe_softmax.default,
-    )
-}
-# a softmax is finite, its logarithm need not be
-_NARROWING = {str(aten._to_copy.default), str(aten._log_softmax.default)}
-# what asks whether a number is infinite
-_TESTS = (aten.eq.Scalar, aten.ne.Scalar, aten.isinf.default)
-
-
-def _cast(x: Any, dtype: torch.dtype) -> Any:
-    node = V.graph.current_node
-    return _exact_cast(x, dtype) if node is not None and _shows_infinity(node) else None
-
-
-def _origin(node: Any) -> str:
-    return str(node.meta.get("original_aten"))  # by name, as graphs hold copies of operations
-
-
-def _shows_infinity(node: Any) -> bool:
-    """Whether a cast between a half dtype and float32 may meet an infinity that matters."""
-    if node.args[1] is torch.float32:
-        return _origin(node) in _WIDENING or any(user.target in _TESTS for user in node.users)
-    if _origin(node) in _NARROWING:
-        return True
-    # an operation that asks whether its operand is infinite computes with infinities
-    pending, seen = list(node.all_input_nodes), set()
-    while pending:
-        source = pending.pop()
-        if source in seen or _origin(source) != _origin(node):
-            continue
-        seen.add(source)
-        if source.target in _TESTS:
-            return True
-        pending.extend(source.all_input_nodes)
-    return False
-
-
-def _exact_cast(x: Any, dtype: torch.dtype) -> Any:
-    """A cast that keeps infinities, or None where an ordinary one does.
-
-    An infinity is +-2^32 in the half dtypes and IEEE's own in float32. Casts that decompositions
-    make to compute in float32 do without: they are many, and mostly of finite values.
-    """
-    if not isinstance(x, ir.TensorBox):
-        return None
-    source = x.get_dtype()
-    halves = source in SEN169_DTYPES, dtype in SEN169_DTYPES
-    if not source.is_floating_point or not dtype.is_floating_point or halves[0] == halves[1]:
-        return None
-    load = x.make_loader()
-
-    def inner(index: Sequence[Any]) -> Any:
-        value = load(index)
-        stored = ops.to_dtype(value, source, src_dtype=source) if halves[0] else value
-        infinity = ops.copysign(ops.constant(math.inf, dtype), value)
-        return ops.to_dtype(ops.where(ops.isinf(stored), infinity, value), dtype, src_dtype=source)
-
-    return ir.Pointwise.create(
-        device=x.get_device(), dtype=dtype, inner_fn=inner, ranges=list(x.get_size())
-    )
-
-
-def _mixed(target: Any) -> Callable[..., Any]:
-    def lower(*args: Any, **kwargs: Any) -> Any:
-        """Widens half operands beside float32 ones as a cast does; weights of norms are finite."""
-        node = V.graph.current_node
-        if node is not None and "norm" in _origin(node):
-            return None
-        tensors = [arg for arg in args if isinstance(arg, ir.TensorBox)]
-        if not any(t.get_dtype() is torch.float32 and t.get_size() for t in tensors):
-            return None
-        widened = [_exact_cast(arg, torch.float32) for arg in args]
-        if all(new is None for new in widened):
-            return None
-        operands = [old if new is None else new for old, new in zip(args, widened, strict=True)]
-        return lowerings[target](*operands, **kwargs)
-
-    return lower
-
-
-MIXED = {
-    target: _mixed(target)
-    for target in (
-        aten.add.Tensor,
-        aten.sub.Tensor,
-        aten.mul.Tensor,
-        aten.div.Tensor,
-        aten.where.self,
-        aten.maximum.default,
-        aten.minimum.default,
-        *(getattr(aten, name).Tensor for name in ("eq", "ne", "lt", "le", "gt", "ge")),
-    )
-}
-
-CASTS = {torch.ops.prims.convert_element_type.default: _cast}
+# --- assertions -----------------------------------------------------------------------------------
 
 
 def _eager(target: Any, reason: str) -> Callable[..., Any]:
@@ -432,9 +332,8 @@ HANDLERS: dict[Any, Callable[..., Any]] = {
     **CONVOLUTIONS,
     **ARG_REDUCTIONS,
     **DIVISIONS,
+    **INFINITIES,
     **STATISTICS,
-    **MIXED,
-    **CASTS,
     **ASSERTIONS,
 }
 

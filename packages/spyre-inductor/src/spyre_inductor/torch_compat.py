@@ -212,6 +212,30 @@ def keep_float_products() -> None:
     Folder._add_peephole_patterns = add_peephole_patterns  # type: ignore[method-assign]
 
 
+def compare_any_strides() -> None:
+    """Lets Inductor compare strides that are products of sums of sizes.
+
+    It asks whether one is a multiple of another, for which sympy divides both by a common
+    polynomial, and PyTorch fails on the reciprocal of that. Then the question is left out.
+    """
+    import sympy
+    from torch._inductor.ir import Layout
+
+    original = Layout._stride_expr_ge_or_false
+    if getattr(original, "_spyre_wrapped", False):
+        return
+
+    @functools.wraps(original)
+    def stride_expr_ge_or_false(left: Any, right: Any) -> bool:
+        rest = sympy.sympify(left) % sympy.sympify(right) if right != 0 else sympy.S.Zero
+        if not any(power.exp.is_negative for power in rest.atoms(sympy.Pow)):
+            return bool(original(left, right))
+        return bool(_graph().sizevars.guard_or_false(sympy.Ge(left, right)))
+
+    stride_expr_ge_or_false._spyre_wrapped = True  # type: ignore[attr-defined]
+    Layout._stride_expr_ge_or_false = staticmethod(stride_expr_ge_or_false)  # type: ignore[method-assign]
+
+
 @contextmanager
 def fresh_caches() -> Iterator[None]:
     """Compiles without Inductor's caches, so that every pass runs."""

@@ -26,12 +26,13 @@ _active = threading.local()
 @contextmanager
 def saving() -> Iterator[None]:
     """While a graph of the device is compiled on this thread."""
+    before = getattr(_active, "on", False)
     _active.on = True
     try:
         with without_collector():
             yield
     finally:
-        _active.on = False
+        _active.on = before
 
 
 @contextmanager

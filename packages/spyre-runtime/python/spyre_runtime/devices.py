@@ -41,7 +41,12 @@ def device_index(device: DeviceLike, *, count: int | None = None) -> int:
         # By hand: torch.device keeps eight bits of an index.
         index = int(named[1])
     else:
-        parsed = torch.device(device)
+        try:
+            parsed = torch.device(device)
+        except RuntimeError as error:  # it lists the devices of PyTorch's own, by its own names
+            raise ValueError(
+                f"expected a device such as '{DEVICE_NAME}' or '{DEVICE_NAME}:0', found {device!r}"
+            ) from error
         if parsed.type != DEVICE_NAME:
             raise ValueError(f"expected a device of type {DEVICE_NAME}, found {str(parsed)!r}")
         index = parsed.index

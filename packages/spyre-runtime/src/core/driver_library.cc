@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/environment.h"
+#include "core/whole_library.h"
 #include "spyre/runtime/text.h"
 
 namespace spyre::runtime {
@@ -55,6 +56,9 @@ void check_table(const spyre_driver_api& api) {
 }  // namespace
 
 DriverLibrary load_driver(const std::string& path) {
+  if (!is_whole_library(path)) {
+    throw RuntimeError("the file ends before its contents do; copy or install it again");
+  }
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
@@ -119,8 +123,12 @@ const DriverLibrary& driver() {
       tried += "\n  " + printable(path) + ": " + printable(error.what());
     }
   }
-  throw RuntimeError(std::string("no Spyre driver could be loaded") +
-                     (chosen.empty() ? "" : " (path from SPYRE_DRIVER)") + "; tried:" + tried);
+  throw RuntimeError(
+      std::string("no Spyre driver could be loaded") +
+      (chosen.empty() ? "; install spyre-runtime again, or set SPYRE_DRIVER to the path of a driver"
+                      : " (path from SPYRE_DRIVER); set it to the path of one that fits, or unset "
+                        "it to use the software device") +
+      "; tried:" + tried);
 }
 
 void DriverCall::raise(spyre_status status) const {

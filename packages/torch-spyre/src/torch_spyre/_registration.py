@@ -12,13 +12,16 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from torch_spyre import _siblings
+from torch_spyre import _libraries, _siblings
 from torch_spyre.constants import DEVICE_NAME
 
 _is_registered = False
+# What a broken sibling may raise while it is imported. Only an interrupt is the user's own.
+_CAUGHT = (Exception, SystemExit)
 
 
 def autoload() -> None:
@@ -30,31 +33,44 @@ def autoload() -> None:
     if _is_registered:
         return
     _is_registered = True
-    message = _siblings.problem()
-    if message is not None:
-        _register_broken(message, None)
-        return
     try:
+        message = _siblings.problem() or _libraries.problem()
+        if message is not None:
+            _register_broken(message, None)
+            return
         _register()
-    except Exception as error:  # noqa: BLE001 - kept, and raised on first use with its cause
-        _register_broken(
-            f"torch-spyre could not register the device: {type(error).__name__}: {error}", error
-        )
+    except _CAUGHT as error:
+        _register_broken(f"torch-spyre could not register the device: {_described(error)}", error)
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _imported(package: str, name: str) -> Any:
+    """Import a name of a sibling; what that raises says which one it was and what to do."""
+    try:
+        return getattr(import_module(package), name)
+    except _CAUGHT as error:
+        raise ImportError(
+            f"importing {package} failed with {_described(error)}; install it again with: "
+            f"pip install --force-reinstall --no-deps {package.replace('_', '-')}"
+        ) from error
 
 
 def _register() -> None:
-    import spyre_runtime
+    register = _imported("spyre_runtime", "register")
 
     # Inductor's compile workers need the device's name and nothing else of it.
     names_only = os.environ.get("IS_INDUCTOR_SPAWNED_SUBPROCESS") == "1"
-    spyre_runtime.register(names_only=names_only)
+    register(names_only=names_only)
     if names_only:
         return
 
-    import spyre_inductor
+    post_import_hooks = _imported("spyre_inductor", "post_import_hooks")
     from spyre_runtime.post_import import when_imported
 
-    for module, hook in spyre_inductor.post_import_hooks().items():
+    for module, hook in post_import_hooks().items():
         when_imported(module, _harmless(module, hook))
 
 

@@ -253,14 +253,24 @@ class CaptureHandler(ValueHandler):
 
     @override
     def check_bounds(self, index: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
+        """Makes the check, and keeps what follows from touching memory where it fails.
+
+        Such an index is part of addresses, and one that is out of range by itself would otherwise
+        be an address outside of its buffer, which no program may have.
+        """
         if not lower and not upper:
             return
+        bound = as_expr(size)
         value = self._integer_value(sympy.sympify(index))
-        self.checks.append(
-            self.emit(
-                "index_check", value, self._mask, dtype=torch.int64, attr=(as_expr(size), False)
-            )
+        checked = self.emit(
+            "index_check", value, self._mask, dtype=torch.int64, attr=(bound, False)
         )
+        self.checks.append(checked)
+        inside = self.logical_and(
+            self._compare("ge", (checked, self.integer(0))),
+            self._compare("lt", (checked, self.integer(bound))),
+        )
+        self._mask = inside if self._mask is None else self.logical_and(self._mask, inside)
 
     # --- memory ---
 
@@ -306,7 +316,7 @@ class CaptureHandler(ValueHandler):
     def masked(self, mask: Value, body: Callable[[], Any], other: Any) -> Value:
         outer = self._mask
         mask = self.as_type(self.value(mask), "B")
-        self._mask = mask if outer is None else self.emit("and_b", outer, mask, dtype=torch.bool)
+        self._mask = mask if outer is None else self.logical_and(outer, mask)
         try:
             result = self.value(body())
         finally:

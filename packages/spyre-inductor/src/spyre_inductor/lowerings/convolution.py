@@ -17,6 +17,8 @@ from torch._inductor.lowering import lowerings
 from torch._inductor.virtualized import V, ops
 from torch.utils._sympy.functions import FloorDiv
 
+from spyre_inductor.lowerings.fallback import fall_back
+
 aten = torch.ops.aten
 
 
@@ -44,6 +46,11 @@ def lower(
     )
     batch, _, *positions = x.get_size()
     channels, inputs, *taps = (int(n) for n in weight.get_size())
+    if 0 in (inputs, *taps):
+        args = (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+        return fall_back(
+            aten.convolution.default, "of an empty weight PyTorch makes a special case", args, {}
+        )
     outputs = channels // groups
     size = [
         FloorDiv(p + 2 * pad - d * (t - 1) - 1, s) + 1

@@ -12,6 +12,7 @@ import torch
 from torch._inductor.lowering import lowerings
 
 from spyre_inductor import torch_compat
+from spyre_inductor.lowerings.infinities import reduction
 
 aten = torch.ops.aten
 
@@ -19,11 +20,12 @@ aten = torch.ops.aten
 def _var_mean(x: Any, dim: Any = None, **kwargs: Any) -> Any:
     """The mean of nothing is nan; Inductor makes it zero."""
     if 0 not in x.get_size():
-        return None
+        return _of_numbers(x, dim, **kwargs)
     var, mean = lowerings[aten.var_mean.correction](x, dim, **kwargs)
     return var, lowerings[aten.mul.Tensor](mean, math.nan)
 
 
+_of_numbers = reduction(aten.var_mean.correction)
 STATISTICS = {aten.var_mean.correction: _var_mean}
 
 _BATCH_NORMS = (

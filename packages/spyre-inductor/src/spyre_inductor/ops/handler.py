@@ -353,12 +353,22 @@ class ValueHandler(DefaultHandler):
         x = self.as_type(self.value(value), "F")
         count = self.reduce_count()
         mean = self._float("div", (self.emit("reduce_sum", x, dtype=torch.float32), count))
-        deviation = self._float("sub", (x, mean))
+        number = _without_infinities(x)
+        deviation = self._float("sub", (number, mean))
         squares = self._float("mul", (deviation, deviation))
-        return mean, self.emit("reduce_sum", squares, dtype=torch.float32), count
+        total = self.emit("reduce_sum", squares, dtype=torch.float32)
+        if number is not x:  # an infinity is in the mean, and makes this nan
+            total = self._float("add", (total, self._float("sub", (mean, mean))))
+        return mean, total, count
 
     def _online_softmax(self, value: Any) -> tuple[Value, Value]:
         x = self.as_type(self.value(value), "F")
         top = self.emit("reduce_max", x, dtype=torch.float32)
         weight = self._float("exp", (self._float("sub", (x, top)),))
         return top, self.emit("reduce_sum", weight, dtype=torch.float32)
+
+
+def _without_infinities(x: Value) -> Value:
+    """A half as its number, where `x` is that with +-2^32 made infinite; otherwise `x`."""
+    is_half = x.op == "where" and x.args[0] is not None and x.args[0].op == "isinf_sen169"
+    return x.args[2] if is_half and x.args[2] is not None else x

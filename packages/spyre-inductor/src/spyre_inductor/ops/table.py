@@ -88,6 +88,7 @@ REDUCTIONS: dict[str, tuple[str | None, str | None, str | None]] = {
 # dtypes stored as SEN169: rounding of an explicit cast, and what an infinite constant becomes
 SEN169_DTYPES = (torch.float16, torch.bfloat16)
 SEN169_INFINITY = float(2**32)
+SEN169_OVERFLOW = SEN169_INFINITY * (1 + 510.5 / 512)  # rounds to no number any more
 
 ROUND = {
     torch.float16: "round_sen169",

@@ -2,8 +2,8 @@
 """Rewrites of the FX graph before lowering.
 
 Before: the graph as Inductor's own passes left it. After: matrix products read the half tensors
-that were widened for them (the matrix units take halves anyway, so the product is the same), and no
-copies are made only to bring operands into another order.
+that were widened for them (the matrix units take halves anyway, so the product is the same), no
+copies are made only to bring operands into another order, and variances see infinities of halves.
 
 Also the place where this package enters Inductor's cache keys: `uuid()`.
 """
@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from spyre_inductor import torch_compat
 from spyre_inductor.config import compiler_config
+from spyre_inductor.lowerings.infinities import cast_for_spreads
 from spyre_inductor.ops.matmul import MATMUL
 
 aten = torch.ops.aten
@@ -52,6 +53,7 @@ class GraphRewrite(CustomGraphModulePass):
         gm.graph.eliminate_dead_code()
         changed = _cast_after_leaving(gm.graph)
         changed |= _constants_on_host(gm.graph)
+        changed |= cast_for_spreads(gm.graph)
         for node in list(gm.graph.nodes):
             if node.op == "call_function" and node.target in _OPERANDS and _is_ours(node):
                 changed |= _rewrite_operands(node)

@@ -47,16 +47,23 @@ void follow(const std::optional<at::Tensor>& running, const at::Tensor& fresh, d
   running->copy_(wide(*running) * (1 - momentum) + fresh.flatten() * momentum);
 }
 
-/// native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+/// native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps), and
+/// without the running statistics.
+template <bool has_running>
 bool batch_norm(Call& call) {
   const at::Tensor& self = call.tensor(0);
-  if (!is_float_on_device(self) || self.dim() < 2 || self.numel() == 0 || call.has_output() ||
-      !all_float(call, 1, 4))
+  constexpr int kOptions = has_running ? 5 : 3;
+  // What it writes are the running statistics, which are not its results.
+  if (!is_float_on_device(self) || self.dim() < 2 || self.numel() == 0 ||
+      call.signature().has_out || !all_float(call, 1, kOptions - 1))
     return false;
-  const bool is_training = call[5].toBool();
-  const double momentum = call[6].toDouble(), eps = call[7].toDouble();
-  const std::optional<at::Tensor> running_mean = call.maybe_tensor(3),
-                                  running_var = call.maybe_tensor(4);
+  const bool is_training = call[kOptions].toBool();
+  const double momentum = call[kOptions + 1].toDouble(), eps = call[kOptions + 2].toDouble();
+  std::optional<at::Tensor> running_mean, running_var;
+  if (has_running) {
+    running_mean = call.maybe_tensor(3);
+    running_var = call.maybe_tensor(4);
+  }
   if (!is_training && (!running_mean || !running_var)) return false;
   const at::Tensor x = wide(self);
   at::Tensor mean, inverse;
@@ -147,7 +154,9 @@ bool weight_norm_backward(Call& call) {
 
 const std::vector<Kernel>& batch_norm_kernels() {
   static const std::vector<Kernel> kernels = {
-      {"native_batch_norm", batch_norm, "f"},
+      {"native_batch_norm", batch_norm<true>, "f"},
+      {"_native_batch_norm_legit", batch_norm<true>, "f"},
+      {"_native_batch_norm_legit.no_stats", batch_norm<false>, "f"},
       {"native_batch_norm_backward", batch_norm_backward, "f"},
       {"_weight_norm_interface", weight_norm, "f"},
       {"_weight_norm_interface_backward", weight_norm_backward, "f"},

@@ -130,11 +130,12 @@ bool softmax(Call& call) {
       stage.phase(true);
       const Value sum = stage.emit(Op::reduce_sum, {exp(stage.load(in) - largest)});
       stage.phase();
-      Value scale = kind == Softmax::kLog ? largest + log(sum) : reciprocal(sum);
+      Value scale = kind == Softmax::kLog ? log(sum) : reciprocal(sum);
       if (is_masked) scale = where(*is_masked, 0, scale);
       stage.phase(true);
-      const Value x = stage.load(in);
-      stage.store(to, kind == Softmax::kLog ? x - scale : exp(x - largest) * scale);
+      // The largest element is taken off first: beside a great one the logarithm would vanish.
+      const Value x = stage.load(in) - largest;
+      stage.store(to, kind == Softmax::kLog ? x - scale : exp(x) * scale);
       return program.finish();
     };
     launch(*cached_program(key, build), {out, self});
@@ -275,14 +276,19 @@ bool layer_norm(Call& call) {
     const double n = static_cast<double>(count);
 
     stage.phase(true);
-    const Value sum = stage.emit(Op::reduce_sum, {stage.load(in)});
+    const bool is_half = is_sen169(input.scalar_type());
+    Value x = stage.load(in);
+    if (is_half) x = stage.emit(Op::inf_from_sen169, {x});
+    const Value sum = stage.emit(Op::reduce_sum, {x});
     stage.phase();
     const Value center = sum / n;
     stage.store(to_mean, center);
     stage.phase(true);
     const Value difference = stage.load(in) - center;
-    const Value squares = stage.emit(Op::reduce_sum, {difference * difference});
+    Value squares = stage.emit(Op::reduce_sum, {difference * difference});
     stage.phase();
+    // An infinity is in the mean, and leaves no spread. Halves have it as a number here.
+    if (is_half) squares = squares + (center - center);
     const Value scale = rsqrt(squares / n + eps);
     stage.store(to_rstd, scale);
     stage.phase(true);

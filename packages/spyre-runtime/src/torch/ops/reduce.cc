@@ -11,6 +11,7 @@
 #include "torch/launch.h"
 #include "torch/ops/loops.h"
 #include "torch/ops/program_cache.h"
+#include "torch/ops/types.h"
 
 namespace spyre::aten {
 
@@ -171,8 +172,7 @@ bool run_reduce(const ReduceOp& op, Call& call) {
         op.body({stage, call, access, self.scalar_type(), compute, geometry.count});
     for (size_t i = 0; i < values.size(); ++i) {
       const int out = stage.access(out_buffers[i], geometry.result_strides(stored[i]));
-      const bool is_half = values[i].type == Type::F && is_sen169(stored[i].scalar_type());
-      stage.store(out, is_half ? with_infinities(values[i]) : values[i]);
+      stage.store(out, with_infinities(values[i], stored[i].scalar_type()));
     }
     return program.finish();
   };
@@ -189,9 +189,7 @@ Value ReduceArgs::load() const {
 
 Value ReduceArgs::load_with_infinities() const {
   const Value x = load();
-  if (!is_sen169(compute) || x.type != Type::F) return x;
-  const Value infinity = stage.constant_f(INFINITY);
-  return where(stage.emit(Op::isinf_sen169, {x}), copysign(infinity, x), x);
+  return is_sen169(compute) && x.type == Type::F ? stage.emit(Op::inf_from_sen169, {x}) : x;
 }
 
 double ReduceArgs::number(const char* argument, double if_none) const {

@@ -28,7 +28,7 @@ Value index_of_smallest(Value x) {
 }
 
 Values total(R r) {
-  const Value s = sum(r.load());
+  const Value s = sum(r.load_with_infinities());
   r.finish();
   return {s};
 }
@@ -40,7 +40,7 @@ Values product(R r) {
 }
 
 Values mean(R r) {
-  const Value s = sum(r.load());
+  const Value s = sum(r.load_with_infinities());
   r.finish();
   return {s / static_cast<double>(r.count)};
 }
