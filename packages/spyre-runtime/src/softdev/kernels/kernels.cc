@@ -36,7 +36,7 @@ const KernelTable& kernels() {
 }
 
 int64_t codec_bytes(Codec codec) {
-  static constexpr int64_t kBytes[] = {2, 2, 4, 1, 1, 1, 2, 4, 8, 4, 2};
+  static constexpr int64_t kBytes[] = {2, 2, 4, 1, 1, 1, 2, 4, 8, 4};
   static_assert(sizeof kBytes / sizeof kBytes[0] == kCodecs);
   return kBytes[static_cast<size_t>(codec)];
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "softdev/kernels/fused.h"
 #include "spyre/layout/layout.h"
 #include "spyre/program/op_table.h"
 
@@ -61,14 +62,10 @@ enum class Codec : uint8_t {
   kInt32,
   kInt64,
   kUInt8,
-  kSen169Infinite,  ///< of stores: infinite beyond the range
   kCount
 };
 inline constexpr size_t kCodecs = static_cast<size_t>(Codec::kCount);
 int64_t codec_bytes(Codec codec);
-
-/// Bits of the least float32 that rounds beyond SEN169's largest number: 2^32 * (1 + 510.5 / 512).
-inline constexpr uint32_t kSen169Overflow = 0x4FFFA000;
 
 inline constexpr size_t kOps = static_cast<size_t>(Op::count_);
 
@@ -87,6 +84,7 @@ struct MatrixView {
   bool inner_contiguous;
   const layout::Digit* digits;
   size_t digit_count;
+  int64_t ahead;  ///< from each element to that of the next batch
 };
 
 inline bool gemv_takes(const MatrixView& view) {
@@ -101,6 +99,9 @@ struct KernelTable {
   std::array<StoreFn, kCodecs> store{};
   std::array<ReduceFn, kOps> reduce_rows{};  ///< lanes of a row into the row's accumulator
   std::array<ReduceFn, kOps> reduce_cols{};  ///< lanes of a column into the column's accumulator
+
+  FusedCodeFn fused_code = nullptr;
+  FusedFn fused = nullptr;
 
   // Matrix products. Packed blocks hold SEN169 codes, to which values of other formats are rounded,
   // or IEEE half numbers of the values times 2^scale, exactly.

@@ -20,17 +20,6 @@ struct Sen169 {
   static R decode(S x) { return layout::sen169_to_float(x); }
   static S encode(R x) { return layout::float_to_sen169(x); }
 };
-/// Stores of inf_to_sen169: beyond the range is infinite.
-struct Sen169Infinite : Sen169 {
-  static S encode(R x) {
-    const uint32_t bits = layout::float_bits(x);
-    const uint32_t magnitude = bits & 0x7FFFFFFF;
-    const bool overflows = magnitude - kSen169Overflow <= kInfinity - kSen169Overflow;
-    return layout::float_to_sen169(
-        layout::bits_float(overflows ? (bits & 0x80000000) | kStandIn : bits));
-  }
-  static constexpr uint32_t kInfinity = 0x7F800000, kStandIn = 0x4F800000;  // 2^32
-};
 struct Sen169Bool {
   using S = uint16_t;
   using R = float;
@@ -228,7 +217,6 @@ void fill_memory(KernelTable& table) {
   fill<Int32>(table, Codec::kInt32);
   fill<Int64>(table, Codec::kInt64);
   fill<UInt8>(table, Codec::kUInt8);
-  fill<Sen169Infinite>(table, Codec::kSen169Infinite);
 }
 
 }  // namespace spyre::softdev::CPU_CAPABILITY

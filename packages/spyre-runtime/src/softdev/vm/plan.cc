@@ -6,6 +6,7 @@
 #include <map>
 
 #include "program/check.h"
+#include "softdev/vm/fuse.h"
 
 namespace spyre::softdev {
 namespace {
@@ -36,11 +37,6 @@ Codec codec_of(HostDtype dtype) {
   }
 }
 
-/// Of a lane of the register that a codec loads into.
-uint8_t register_bytes(Codec codec) {
-  return codec >= Codec::kInt8 && codec <= Codec::kUInt8 ? 8 : 4;
-}
-
 /// Nanoseconds per lane, roughly.
 double lane_cost(Op op) {
   switch (op) {
@@ -53,7 +49,8 @@ double lane_cost(Op op) {
     case Op::gelu_tanh: return 0.6;
     case Op::add:
     case Op::sub:
-    case Op::mul: return 0.06;
+    case Op::mul:
+    case Op::inf_to_sen169: return 0.06;
     default:
       return program::op_info(op).result == program::Type::F && program::op_info(op).arity == 1
                  ? 1.0
@@ -61,12 +58,24 @@ double lane_cost(Op op) {
   }
 }
 
+double lane_cost(const Step& s) {
+  if (s.kind != Step::Kind::kFused) return lane_cost(s.op);
+  double cost = 0;
+  for (const FusedPart& part : s.fused) {
+    if (part.access >= 0) cost += lane_cost(Op::load);
+    if (part.kind == FusedKind::kMap || part.kind == FusedKind::kMapLeft)
+      cost += lane_cost(part.op);
+  }
+  return cost;
+}
+
 /// A value that some step computes.
 struct Value {
   Shape shape = kScalar;
   uint8_t bytes = 4;
-  int first = 0, last = 0;  // positions of the step that defines it and the last that reads it
-  int birth_phase = 0;      // -1: constant
+  // Positions of the step that defines it and the last that reads it; -1: no step does.
+  int first = -1, last = -1;
+  int birth_phase = 0;  // -1: constant
   // Lane i is written after lane i of every operand is read, and operands have lanes of this size:
   // the step may write over an operand that dies with it.
   bool in_place = false;
@@ -88,8 +97,9 @@ class Planner {
       for (const Instr& in : phase.body) registers = std::max(registers, in.dst + 1);
     }
     value_of_.assign(static_cast<size_t>(registers), -1);
-    find_overflows(static_cast<size_t>(registers));
     for (size_t p = 0; p < stage_.phases.size(); ++p) plan_phase(p);
+    fuse();
+    find_lives();
     place_registers();
     estimate();
     return std::move(plan_);
@@ -113,28 +123,6 @@ class Planner {
       if (has_cols()) p.col_stride = a.stride[static_cast<size_t>(stage_.lane_loop)];
       plan_.accesses.push_back(std::move(p));
     }
-  }
-
-  /// Finds the inf_to_sen169 whose result is only stored: stores do it in passing.
-  void find_overflows(size_t registers) {
-    is_overflow_.assign(registers, false);
-    for (const Phase& phase : stage_.phases) {
-      for (const Instr& in : phase.body) {
-        if (in.op == Op::inf_to_sen169) is_overflow_[static_cast<size_t>(in.dst)] = true;
-      }
-    }
-    for (const Phase& phase : stage_.phases) {
-      for (const Instr& in : phase.body) {
-        if (in.op == Op::store && codec_of_access(in.access) == Codec::kSen169) continue;
-        for (int32_t arg : in.args) {
-          if (arg >= 0) is_overflow_[static_cast<size_t>(arg)] = false;
-        }
-      }
-    }
-  }
-
-  Codec codec_of_access(int32_t access) const {
-    return plan_.accesses[static_cast<size_t>(access)].codec;
   }
 
   void add_dim(std::vector<Dim>& dims, Dim::Kind kind, int64_t count, size_t loop, int64_t scale) {
@@ -178,20 +166,13 @@ class Planner {
     Value v;
     v.shape = shape;
     v.bytes = static_cast<uint8_t>(bytes);
-    v.first = v.last = position_;
     v.birth_phase = static_cast<int>(phase_);
     values_.push_back(v);
     return static_cast<int>(values_.size()) - 1;
   }
 
-  Operand read(int value) {
-    Value& v = values_[static_cast<size_t>(value)];
-    v.last = position_;
-    return {static_cast<uint32_t>(value),
-            v.shape};  // the offset is a value number until registers are placed
-  }
-
-  Operand write(int value) {
+  /// The offset is a value's number until registers are placed.
+  Operand operand(int value) const {
     return {static_cast<uint32_t>(value), values_[static_cast<size_t>(value)].shape};
   }
 
@@ -211,11 +192,7 @@ class Planner {
            lanes();
   }
 
-  Step& emit(Step step) {
-    steps_->push_back(step);
-    ++position_;
-    return steps_->back();
-  }
+  void emit(Step step) { steps_->push_back(std::move(step)); }
 
   /// The value in a wider shape.
   int expand(int value, Shape shape) {
@@ -227,8 +204,8 @@ class Planner {
     Step s;
     s.kind = Step::Kind::kExpand;
     s.bytes = static_cast<uint8_t>(bytes);
-    s.args[0] = read(value);
-    s.dst = write(wide);
+    s.args[0] = operand(value);
+    s.dst = operand(wide);
     emit(s);
     remember(key, wide);
     return wide;
@@ -259,18 +236,14 @@ class Planner {
     phase_ = p;
     reduce_ = phase.reduce;
     steps_ = &plan_.phases.back().steps;
-    phase_first_.push_back(position_);
     if (stage_.schedule == Schedule::kMatmul && p == 0) {
       const Instr& dot = phase.body.back();
-      ++position_;
       const int value = new_value(lanes(), 4);
       value_of_[static_cast<size_t>(dot.dst)] = value;
       product_ = value;
     } else {
       for (const Instr& in : phase.body) instruction(in);
     }
-    ++position_;
-    phase_last_.push_back(position_);
     if (phase.reduce && plan_.reduce_steps != 1) forget(p);
     plan_.phases.back().reductions.clear();
   }
@@ -278,10 +251,6 @@ class Planner {
   void instruction(const Instr& in) {
     if (in.op == Op::const_f || in.op == Op::const_i) return constant(in);
     if (program::is_store(in.op)) return store(in);
-    if (in.op == Op::inf_to_sen169 && is_overflow_[static_cast<size_t>(in.dst)]) {
-      value_of_[static_cast<size_t>(in.dst)] = arg(in, 0);
-      return;
-    }
     std::vector<int64_t> key{static_cast<int64_t>(in.op), in.access, in.iimm.value(), in.wrap};
     for (int i = 0; i < program::op_info(in.op).arity; ++i) key.push_back(arg(in, i));
     key.push_back(in.index < 0 ? -1 : value_of_[static_cast<size_t>(in.index)]);
@@ -335,12 +304,12 @@ class Planner {
   Shape guards(const Instr& in, Step* s) {
     Shape shape = kScalar;
     if (in.index >= 0) {
-      s->index = read(value_of_[static_cast<size_t>(in.index)]);
+      s->index = operand(value_of_[static_cast<size_t>(in.index)]);
       s->has_index = true;
       shape = shape | s->index.shape;
     }
     if (in.predicate >= 0) {
-      s->predicate = read(value_of_[static_cast<size_t>(in.predicate)]);
+      s->predicate = operand(value_of_[static_cast<size_t>(in.predicate)]);
       s->masked = true;
       shape = shape | s->predicate.shape;
     }
@@ -354,11 +323,10 @@ class Planner {
     s.access = in.access;
     const AccessPlan& a = plan_.accesses[static_cast<size_t>(in.access)];
     s.indexed = a.indexed;
-    s.codec = a.codec;
-    s.bytes = register_bytes(a.codec);
+    s.bytes = a.codec >= Codec::kInt8 ? 8 : 4;
     const Shape shape = access_shape(in.access) | guards(in, &s);
     const int value = new_value(shape, s.bytes);
-    s.dst = write(value);
+    s.dst = operand(value);
     emit(s);
     return value;
   }
@@ -371,10 +339,9 @@ class Planner {
     s.access = in.access;
     const AccessPlan& a = plan_.accesses[static_cast<size_t>(in.access)];
     s.indexed = a.indexed;
-    s.codec = is_overflow_[static_cast<size_t>(in.args[0])] ? Codec::kSen169Infinite : a.codec;
-    s.bytes = register_bytes(a.codec);
+    s.bytes = a.codec >= Codec::kInt8 ? 8 : 4;
     guards(in, &s);
-    s.args[0] = read(value);
+    s.args[0] = operand(value);
     s.dst.shape = lanes();
     emit(s);
     ++epoch_;
@@ -387,7 +354,7 @@ class Planner {
     s.access = in.access;
     s.bytes = 8;
     const int value = new_value(access_shape(in.access), 8);
-    s.dst = write(value);
+    s.dst = operand(value);
     emit(s);
     return value;
   }
@@ -400,9 +367,9 @@ class Planner {
     s.wrap = in.wrap;
     s.bytes = 8;
     const Shape shape = guards(in, &s) | shape_of(arg(in, 0));
-    s.args[0] = read(expand(arg(in, 0), shape));
+    s.args[0] = operand(expand(arg(in, 0), shape));
     const int value = new_value(shape, 8);
-    s.dst = write(value);
+    s.dst = operand(value);
     emit(s);
     return value;
   }
@@ -415,22 +382,18 @@ class Planner {
     s.kind = Step::Kind::kReduce;
     s.op = in.op;
     s.access = in.access;
-    s.args[0] = read(source);
-    // Accumulators live from the start of the phase; an arg reduction gives its positions.
+    s.args[0] = operand(source);
+    // An arg reduction gives its positions.
     const int bytes = values_[static_cast<size_t>(source)].bytes;
     const int acc = new_value(shape, bytes);
     int aux = acc;
     if (sums || args) aux = new_value(shape, args ? 8 : 4);
-    for (int v : {acc, aux}) values_[static_cast<size_t>(v)].first = phase_first_.back();
     s.acc = static_cast<uint32_t>(acc);
     s.aux = static_cast<uint32_t>(aux);
     s.bytes = static_cast<uint8_t>(bytes);
     const int result = args ? aux : acc;
-    s.dst = write(result);
+    s.dst = operand(result);
     emit(s);
-    // They are combined after the phase's last step.
-    accumulators_.push_back(acc);
-    accumulators_.push_back(aux);
     return result;
   }
 
@@ -455,12 +418,12 @@ class Planner {
       for (int i = 0; i < s.arity; ++i) args[i] = expand(args[i], shape);
     }
     s.map = modes[static_cast<size_t>(mode)];
-    for (int i = 0; i < s.arity; ++i) s.args[i] = read(args[i]);
+    for (int i = 0; i < s.arity; ++i) s.args[i] = operand(args[i]);
     const int value = new_value(shape, s.bytes);
     values_.back().in_place = !s.by_row && std::all_of(args, args + s.arity, [&](int a) {
       return values_[static_cast<size_t>(a)].bytes == s.bytes;
     });
-    s.dst = write(value);
+    s.dst = operand(value);
     emit(s);
     return value;
   }
@@ -488,18 +451,90 @@ class Planner {
     return ((shape & kRows) ? stage_.block_rows : 1) * ((shape & kCols) ? stage_.block_lanes : 1);
   }
 
-  /// A value lives to the end of every phase with several blocks that reads it and did not make it.
-  void stretch_lives() {
-    for (int v : accumulators_) {
-      Value& value = values_[static_cast<size_t>(v)];
-      value.last = std::max(value.last, phase_last_[static_cast<size_t>(value.birth_phase)]);
+  /// Calls visit(operand, is_written) for all that a step reads and writes.
+  template <class Visit>
+  void visit_operands(Step& s, Visit visit) {
+    for (int i = 0; i < s.reads(); ++i) visit(s.args[i], false);
+    if (s.has_index) visit(s.index, false);
+    if (s.masked) visit(s.predicate, false);
+    for (FusedPart& part : s.fused) {
+      if (part.reads_register() || part.writes_register())
+        visit(part.operand, part.writes_register());
+    }
+    if (s.kind != Step::Kind::kStore && s.kind != Step::Kind::kFused) visit(s.dst, true);
+  }
+
+  void fuse() {
+    if (stage_.block_lanes < kRowCallLanes) return;
+    std::vector<ValueFacts> facts(values_.size());
+    for (size_t v = 0; v < values_.size(); ++v) facts[v].shape = values_[v].shape;
+    for (PhasePlan& phase : plan_.phases) {
+      for (Step& s : phase.steps) {
+        visit_operands(s, [&](const Operand& o, bool is_written) {
+          if (!is_written) ++facts[o.offset].reads;
+        });
+      }
+    }
+    for (PhasePlan& phase : plan_.phases) {
+      reduce_ = phase.reduce;
+      phase.steps = fuse_steps(phase.steps, facts, plan_.accesses, lanes(), product_);
+      for (const Step& s : phase.steps) allow_in_place(s);
+    }
+  }
+
+  /// What a fused step writes last may lie where blocks lie that it read.
+  void allow_in_place(const Step& s) {
+    bool blocks_only = true;
+    const FusedPart* last = nullptr;
+    for (const FusedPart& part : s.fused) {
+      if (part.writes_register()) {
+        values_[part.operand.offset].in_place = false;
+        last = &part;
+      } else if (part.reads_register()) {
+        last = nullptr;
+        const bool is_constant = values_[part.operand.offset].birth_phase < 0;
+        blocks_only = blocks_only && (is_constant || part.operand.shape == s.dst.shape);
+      }
+    }
+    if (last != nullptr) values_[last->operand.offset].in_place = blocks_only;
+  }
+
+  void find_lives() {
+    int position = 0;
+    auto visit = [&](const Operand& o, bool is_written) {
+      Value& v = values_[o.offset];
+      if (is_written && v.first < 0) v.first = position;
+      v.last = position;
+    };
+    for (size_t p = 0; p < plan_.phases.size(); ++p) {
+      phase_first_.push_back(position);
+      if (p == 0 && product_ >= 0) visit(operand(product_), true);
+      for (Step& s : plan_.phases[p].steps) {
+        visit_operands(s, visit);
+        if (s.kind == Step::Kind::kReduce) {
+          // Accumulators live from the start of the phase to its end, where they are combined.
+          for (uint32_t v : {s.acc, s.aux}) values_[v].first = phase_first_[p];
+        }
+        ++position;
+      }
+      phase_last_.push_back(++position);
+    }
+    plan_.keeps_product = product_ >= 0 && values_[static_cast<size_t>(product_)].last > 0;
+    for (PhasePlan& phase : plan_.phases) {
+      for (const Step& s : phase.steps) {
+        if (s.kind != Step::Kind::kReduce) continue;
+        for (uint32_t v : {s.acc, s.aux}) {
+          const int end = phase_last_[static_cast<size_t>(values_[v].birth_phase)];
+          values_[v].last = std::max(values_[v].last, end);
+        }
+      }
     }
     for (Value& v : values_) {
       if (v.birth_phase < 0) {
-        v.first = -1;
-        v.last = position_ + 1;
+        v.last = position + 1;
         continue;
       }
+      // It lives to the end of every phase with several blocks that reads it and did not make it.
       for (size_t p = 0; p < phase_first_.size(); ++p) {
         const bool reads_across = static_cast<int>(p) > v.birth_phase &&
                                   v.last >= phase_first_[p] && v.last < phase_last_[p];
@@ -509,7 +544,6 @@ class Planner {
   }
 
   void place_registers() {
-    stretch_lives();
     std::vector<int> order(values_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
@@ -523,6 +557,7 @@ class Planner {
     uint32_t top = 0;
     for (int v : order) {
       Value& value = values_[static_cast<size_t>(v)];
+      if (value.first < 0 && value.birth_phase >= 0) continue;  // no register holds it
       const auto bytes = static_cast<uint32_t>(
           (lanes_of(value.shape) * value.bytes + kAlignment - 1) / kAlignment * kAlignment);
       auto slot = std::find_if(slots.begin(), slots.end(), [&](const Slot& s) {
@@ -541,13 +576,7 @@ class Planner {
     auto place = [&](Operand& o) { o.offset = values_[o.offset].offset; };
     for (PhasePlan& phase : plan_.phases) {
       for (Step& s : phase.steps) {
-        if (s.kind != Step::Kind::kStore) place(s.dst);
-        const int count = s.kind == Step::Kind::kMap                                       ? s.arity
-                          : s.kind == Step::Kind::kLoad || s.kind == Step::Kind::kSequence ? 0
-                                                                                           : 1;
-        for (int i = 0; i < count; ++i) place(s.args[i]);
-        if (s.has_index) place(s.index);
-        if (s.masked) place(s.predicate);
+        visit_operands(s, [&](Operand& o, bool) { place(o); });
         if (s.kind == Step::Kind::kReduce) {
           s.acc = values_[s.acc].offset;
           s.aux = values_[s.aux].offset;
@@ -556,8 +585,12 @@ class Planner {
       }
     }
     for (Constant& c : plan_.constants) c.offset = values_[c.offset].offset;
-    if (product_ >= 0) {
-      plan_.product = write(product_);
+    plan_.any_rows = std::none_of(values_.begin(), values_.end(), [](const Value& v) {
+      return v.first >= 0 && (v.shape & kRows) != 0;
+    });
+    plan_.scale.code = kernels().fused_code(FusedKind::kMap, From::kEach, Op::mul);
+    if (plan_.keeps_product) {
+      plan_.product = operand(product_);
       place(plan_.product);
     }
   }
@@ -567,9 +600,8 @@ class Planner {
     for (const PhasePlan& phase : plan_.phases) {
       double per_block = 0;
       for (const Step& s : phase.steps) {
-        per_block += 8 + lane_cost(s.op) *
-                             static_cast<double>(lanes_of(s.dst.shape | s.args[0].shape)) *
-                             (s.indexed || s.masked ? 10 : 1);
+        const auto lanes = static_cast<double>(lanes_of(s.dst.shape | s.args[0].shape));
+        per_block += 8 + lane_cost(s) * lanes * (s.indexed || s.masked ? 10 : 1);
       }
       total += per_block * static_cast<double>(plan_.units) *
                static_cast<double>(phase.reduce ? plan_.reduce_steps : 1);
@@ -590,13 +622,10 @@ class Planner {
   std::vector<Value> values_;
   std::vector<int> value_of_;
   std::map<std::vector<int64_t>, int> known_;
-  std::vector<int> accumulators_;
   std::vector<int> phase_first_, phase_last_;
   size_t phase_ = 0;
   bool reduce_ = false;
-  int position_ = 0;
   int64_t epoch_ = 0;
-  std::vector<bool> is_overflow_;  // by register
   int product_ = -1;
 };
 

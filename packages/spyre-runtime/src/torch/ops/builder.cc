@@ -30,28 +30,18 @@ Op float_to_int(HostDtype dtype) {
   }
 }
 
-constexpr double kSen169Largest = 8573157376.0;
-
 bool is_half(HostDtype dtype) {
   return dtype == HostDtype::kFloat16 || dtype == HostDtype::kBFloat16;
 }
 
-/// What a float op says about the range of its result.
-enum class Range { kAny, kOfOperands, kSmall };
+constexpr double kSen169Largest = 8573157376.0;
 
-Range range_of(Op op) {
-  switch (op) {
-    case Op::where:
-    case Op::maximum:
-    case Op::minimum:
-    case Op::fmax:
-    case Op::fmin:
-    case Op::neg:
-    case Op::abs:
-    case Op::relu:
-    case Op::copysign:
-    case Op::reduce_max:
-    case Op::reduce_min: return Range::kOfOperands;
+/// Whether a half surely holds the result of an instruction. `known`: by register.
+bool is_in_range(const Instr& instr, const program::Program& program, const program::Stage& stage,
+                 const std::vector<bool>& known) {
+  switch (instr.op) {
+    case Op::load: return is_half(program.buffers[stage.accesses[instr.access].buffer].dtype);
+    case Op::const_f: return std::abs(instr.fimm) <= kSen169Largest;
     case Op::inf_to_sen169:
     case Op::round_sen169:
     case Op::sigmoid:
@@ -61,8 +51,43 @@ Range range_of(Op op) {
     case Op::erf:
     case Op::erfc:
     case Op::sign:
-    case Op::b2f: return Range::kSmall;
-    default: return Range::kAny;
+    case Op::b2f: return true;
+    case Op::where: return known[instr.args[1]] && known[instr.args[2]];
+    case Op::maximum:
+    case Op::minimum:
+    case Op::fmax:
+    case Op::fmin: return known[instr.args[0]] && known[instr.args[1]];
+    case Op::neg:
+    case Op::abs:
+    case Op::relu:
+    case Op::copysign:
+    case Op::reduce_max:
+    case Op::reduce_min: return known[instr.args[0]];
+    default: return false;
+  }
+}
+
+/// Makes what a half may not hold infinite where it is stored; a bare store would give NaN.
+void keep_infinities(const program::Program& program, program::Stage& stage, int& registers) {
+  std::vector<bool> known(registers, false);
+  for (program::Phase& phase : stage.phases) {
+    std::vector<Instr> body;
+    for (Instr& instr : phase.body) {
+      if (instr.dst >= 0) known[instr.dst] = is_in_range(instr, program, stage, known);
+      const bool overflows = instr.op == Op::store && !known[instr.args[0]] &&
+                             is_half(program.buffers[stage.accesses[instr.access].buffer].dtype);
+      if (overflows) {
+        Instr infinite;
+        infinite.op = Op::inf_to_sen169;
+        infinite.dst = registers++;
+        infinite.args[0] = instr.args[0];
+        instr.args[0] = infinite.dst;
+        known.push_back(true);
+        body.push_back(std::move(infinite));
+      }
+      body.push_back(std::move(instr));
+    }
+    phase.body = std::move(body);
   }
 }
 
@@ -126,26 +151,13 @@ Value StageBuilder::load(int access, std::optional<Value> index, std::optional<V
   instr.access = access;
   if (index) instr.index = index->reg;
   if (predicate) instr.predicate = predicate->reg;
-  if (is_half(dtype_of(access))) set_in_range(result);
   return result;
-}
-
-void StageBuilder::set_in_range(const Value& value) {
-  is_in_range_.resize(next_register_);
-  is_in_range_[value.reg] = true;
-}
-
-bool StageBuilder::is_in_range(int reg) const {
-  return reg < static_cast<int>(is_in_range_.size()) && is_in_range_[reg];
 }
 
 void StageBuilder::append_store(Op op, int access, Value value, std::optional<Value> index,
                                 std::optional<Value> predicate) {
   const HostDtype dtype = dtype_of(access);
   value = convert(value, register_type(dtype), dtype);
-  if (op == Op::store && is_half(dtype) && !is_in_range(value.reg)) {
-    value = emit(Op::inf_to_sen169, {value});
-  }
   Instr& instr = append(op, -1);
   instr.args[0] = value.reg;
   instr.access = access;
@@ -166,7 +178,6 @@ void StageBuilder::store_add(int access, Value value, std::optional<Value> index
 Value StageBuilder::constant_f(double value) {
   Value result{this, next_register_++, Type::F, value};
   append(Op::const_f, result.reg).fimm = value;
-  if (std::abs(value) <= kSen169Largest) set_in_range(result);
   return result;
 }
 
@@ -207,11 +218,6 @@ Value StageBuilder::emit(Op op, std::initializer_list<Value> args) {
   Value result{this, next_register_++, info.result, {}};
   Instr& instr = append(op, result.reg);
   std::copy(std::begin(regs), std::end(regs), std::begin(instr.args));
-  const Range range = range_of(op);
-  const bool keeps = std::all_of(args.begin(), args.end(), [&](const Value& arg) {
-    return arg.type == Type::B || is_in_range(arg.reg);
-  });
-  if (range == Range::kSmall || (range == Range::kOfOperands && keeps)) set_in_range(result);
   return result;
 }
 
@@ -242,6 +248,7 @@ program::Stage StageBuilder::finish() {
     std::reverse(kept.begin(), kept.end());
     body = std::move(kept);
   }
+  keep_infinities(program_, stage_, next_register_);
   std::vector<int> number(next_register_, -1);
   int next = 0;
   auto renamed = [&](int reg) { return reg < 0 ? reg : number[reg]; };

@@ -46,8 +46,7 @@ class StageBuilder {
 
   /// `index`: I value, host elements added to the address; `predicate`: B value, 0 gives 0.
   Value load(int access, std::optional<Value> index = {}, std::optional<Value> predicate = {});
-  /// Stores, converting to the register type of the buffer's dtype. What overflows a half dtype
-  /// becomes infinite.
+  /// Stores, converting to the register type of the buffer's dtype.
   void store(int access, Value value, std::optional<Value> index = {},
              std::optional<Value> predicate = {});
   void store_add(int access, Value value, std::optional<Value> index = {},
@@ -72,8 +71,6 @@ class StageBuilder {
  private:
   program::Instr& append(Op op, int dst);
   program::HostDtype dtype_of(int access) const;
-  void set_in_range(const Value& value);
-  bool is_in_range(int reg) const;
   void append_store(Op op, int access, Value value, std::optional<Value> index,
                     std::optional<Value> predicate);
 
@@ -81,7 +78,6 @@ class StageBuilder {
   program::Stage stage_;
   std::vector<std::vector<int64_t>> strides_;
   int next_register_ = 0;
-  std::vector<bool> is_in_range_;  // by register: surely within the range of the half dtypes
 };
 
 class ProgramBuilder {

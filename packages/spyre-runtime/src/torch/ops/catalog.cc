@@ -12,6 +12,7 @@
 #include "torch/ops/kernels.h"
 #include "torch/ops/pointwise.h"
 #include "torch/ops/reduce.h"
+#include "torch/ops/transformer.h"
 #include "torch/whole_on_host.h"
 
 namespace spyre::aten {
@@ -122,11 +123,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
       {"normalization", normalize_kernels()},
       {"product", matmul_kernels()},
       {"indexing", index_kernels()},
+      {"indexing", advanced_index_kernels()},
       {"creation", fill_kernels()},
       {"joining", join_kernels()},
       {"attention", attention_kernels()},
       {"convolution", convolution_kernels()},
       {"pooling", pool_kernels()},
+      {"upsampling", upsample_kernels()},
+      {"normalization", group_norm_kernels()},
       {"normalization", batch_norm_kernels()},
       {"loss", nll_loss_kernels()},
       {"scan", scan_kernels()},

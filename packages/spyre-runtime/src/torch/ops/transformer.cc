@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fused layers that torch.nn.TransformerEncoder and MultiheadAttention take for inference, put
 // together from operators that are native here.
+#include "torch/ops/transformer.h"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_transformer_encoder_layer_fwd_native.h>
 #include <ATen/ops/addmm.h>
@@ -19,7 +21,6 @@
 #include <limits>
 #include <optional>
 
-#include "torch/ops/kernels.h"
 #include "torch/ops/types.h"
 
 namespace spyre::aten {
