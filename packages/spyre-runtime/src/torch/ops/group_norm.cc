@@ -12,6 +12,17 @@
 namespace spyre::aten {
 namespace {
 
+/// The numbers beside the input say how it is divided; the CPU's kernel reads by them alone.
+void check_division(const Call& call, const at::Tensor& self, int first) {
+  const int64_t batch = call[first].toInt(), channels = call[first + 1].toInt(),
+                positions = call[first + 2].toInt(), groups = call[first + 3].toInt();
+  TORCH_CHECK(batch >= 0 && channels >= 0 && groups > 0 && channels % groups == 0 &&
+                  batch * channels * positions == self.numel(),
+              call.signature().name, " got an input of shape ", self.sizes(), " for batch ", batch,
+              ", ", channels, " channels of ", positions, " elements and ", groups,
+              " groups; their product must be its size, and channels a multiple of groups");
+}
+
 /// native_group_norm(input, weight, bias, batch, channels, positions, groups, eps): in float32 by
 /// PyTorch's composition, which is of batch norms; in the CPU's memory format.
 bool group_norm(Call& call) {
@@ -24,6 +35,7 @@ bool group_norm(Call& call) {
   if (!is_float_on_device(self) || self.numel() == 0 || !is_alike(weight) || !is_alike(bias) ||
       call.has_output())
     return false;
+  check_division(call, self, 3);
   auto maybe_wide = [](const std::optional<at::Tensor>& x) {
     return x ? std::optional(wide(*x)) : std::nullopt;
   };
@@ -47,6 +59,7 @@ bool group_norm_backward(Call& call) {
   }
   if (self.numel() == 0 || call.has_output() || (weight && !is_float_on_device(*weight)))
     return false;
+  check_division(call, self, 5);
   const int64_t batch = call[5].toInt(), groups = call[8].toInt(), inner = call[6].toInt() / groups;
   const int64_t positions = call[7].toInt();
   const c10::List<bool> wanted = call[9].toBoolList();
