@@ -3,7 +3,7 @@
 
 Before: a stored float16 or bfloat16 is what was computed; beyond the range of its format that is
 stored as NaN. After: what may be beyond goes through `inf_to_sen169` first, which makes it the
-format's stand-in for infinity. Stores do that in passing.
+format's stand-in for infinity.
 """
 
 from __future__ import annotations
