@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 DTYPES = (
@@ -113,6 +113,17 @@ steps = st.lists(
 )
 
 
+# with dynamic shapes Inductor has the host compute a size for it
+SIZES_FOR_THE_HOST = [
+    ("any", 5, 3),
+    ("transpose", 2, 3),
+    ("part", 3, 3),
+    ("flatten", 4, 4),
+    ("stack", 0, 3),
+    ("pad", 5, 2),
+]
+
+
 def chain(drawn):
     def run(x, y):
         pool = [x, y]
@@ -134,7 +145,12 @@ def test_chains(dynamic):
         derandomize=True,
         database=None,
         suppress_health_check=[HealthCheck.too_slow],
+        phases=[
+            Phase.explicit,
+            Phase.generate,
+        ],  # a chain is short, and each try at a shorter one compiles it
     )
+    @example(SIZES_FOR_THE_HOST, torch.int64, (2, 3, 2, 5), True)
     @given(steps, st.sampled_from(DTYPES), st.sampled_from(SIZES), st.booleans())
     def compare(drawn, dtype, size, strided):
         torch._dynamo.reset()
