@@ -57,6 +57,7 @@ CASES = {
     "matrix as weight of a group norm": lambda d: F.group_norm(
         torch.ones(2, 3, 4, device=d), 3, ONES[:1].to(d)
     ),
+    "negative fraction as uint8": lambda d: torch.full((2,), -3.5, dtype=torch.uint8, device=d),
     "softshrink by infinity": lambda d: F.softshrink(ONES.to(d), float("inf")),
     "softshrink of halves beyond them": lambda d: F.softshrink(ONES.half().to(d), 7e4),
     "elu in place": lambda d: F.elu_(ONES.to(d).requires_grad_().clone(), -1.0).sum().backward(),
