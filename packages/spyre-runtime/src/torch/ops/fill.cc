@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors made from numbers and positions: fill, arange, triangles.
 #include <ATen/MemoryOverlap.h>
-#include <ATen/native/Resize.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/util/TypeCast.h>
 
@@ -74,6 +73,9 @@ bool is_representable(const c10::Scalar& number, ScalarType dtype) {
   }
   // Out-of-range floats have no defined integer.
   if (number.isFloatingPoint() && !(std::abs(number.toDouble()) < 1e18)) return false;
+  // Negative integers wrap, negative floats do not.
+  if (number.isFloatingPoint() && dtype == ScalarType::Byte && number.toDouble() <= -1)
+    return false;
   const int64_t value = number.to<int64_t>();
   switch (dtype) {
     case ScalarType::Byte: return !c10::overflows<uint8_t>(value);
@@ -164,7 +166,7 @@ bool arange(Call& call) {
   }
   // An out tensor of as many elements keeps its shape.
   if (out.dim() != 1 && out.numel() == size) return false;
-  if (out.numel() != size) at::native::resize_output(out, {size});
+  if (out.numel() != size) resize_out(out, {size});
   if (size != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -191,7 +193,7 @@ bool eye(Call& call) {
   if (!can_fill(out)) return false;
   const int64_t rows = call[0].toInt(), columns = call[1].isInt() ? call[1].toInt() : rows;
   if (rows < 0 || columns < 0) return false;
-  at::native::resize_output(out, {rows, columns});
+  resize_out(out, {rows, columns});
   if (out.numel() != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -225,7 +227,7 @@ bool triangle(Call& call) {
     if (result.scalar_type() != self.scalar_type() || result.device() != self.device()) {
       return false;
     }
-    at::native::resize_output(result, self.sizes());
+    resize_out(result, self.sizes());
   }
   at::assert_no_internal_overlap(result);
   const OutTensor prepared(result, self, /*may_be_input=*/true);
