@@ -480,8 +480,7 @@ void Matmul::epilogue(Frame& frame, int64_t batch, int64_t row0, int64_t rows, i
       const int64_t at = c - col0, panel = at / sums.width;
       frame.cols = std::min(
           {cols - at, (panel + 1) * sums.width - at, col_run - c % col_run, stage.block_lanes});
-      for (size_t a = 0; a < frame.current.size(); ++a)
-        frame.current[a] = plan_.accesses[a].offset;
+      for (size_t a = 0; a < frame.current.size(); ++a) frame.current[a] = plan_.accesses[a].offset;
       move(batches_, batch);
       move(rows_, r);
       move(cols_, c);
