@@ -367,7 +367,8 @@ def lint(session: nox.Session) -> None:
     session.run("python", "tools/check_links.py")
     session.run("python", "tools/check_versions.py")
     session.run("python", "tools/format_cpp.py", "--check")
-    session.run("mypy", *(f"packages/{name}/{_python_root(name)}" for name in SIBLINGS))
+    roots = (f"packages/{name}/{_python_root(name)}" for name in SIBLINGS)
+    session.run("mypy", *roots, "tests/typing")
 
 
 @nox.session(name="format")

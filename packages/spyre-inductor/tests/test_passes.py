@@ -175,5 +175,9 @@ def test_costs_of_a_compiled_product():
     assert cost.written == 256 * 128 * 2
     assert cost.lane_operations == 256 * 128
     assert "reads 393.2 kB, writes 65.5 kB" in report.text()
-    assert "Hot Chips" in report.text()
-    assert "Hot Chips" in report.html()
+    assert "200 GB/s of device memory" in report.text()
+    assert "200 GB/s of device memory" in report.html()
+    assert "about 2.3 us on a card, held up by its memory" in report.text()
+    report.card = costs.Card(memory=100e9)
+    assert "100 GB/s of device memory" in report.text()
+    assert "about 4.6 us on a card, held up by its memory" in report.text()

@@ -2,9 +2,9 @@
 """What a stage moves and computes, and about how long a card would take: a roofline, for reports.
 
 A stage takes as long as the slowest of three things that go on together: device memory, matrix
-units, vector units. `CARD` has the figures and where they are from. Nothing else is counted: no
-launches, no barriers, no misses of the double buffering. So it is a floor to compare programs by,
-not a prediction.
+units, vector units. `CARD` has the figures, none of them measured; who knows better sets a
+report's `card`. Nothing else is counted: no launches, no barriers, no misses of the double
+buffering. So it is a floor to compare programs by, not a prediction.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ from spyre_inductor.passes.propagate_layouts import STICK_BYTES, element_bytes
 
 @dataclass(frozen=True)
 class Card:
-    """Figures of a Spyre card.
+    """Figures of a Spyre card. The defaults are assumptions: nobody has measured them here.
 
     Attributes:
         memory: bytes of device memory a second.
         matrix: float16 operations of the matrix units a second, a multiply-add being two.
         lanes: vector operations of one core a second.
-        sources: where each is from.
     """
 
     cores: int = 32
     memory: float = 200e9
     matrix: float = 150e12
     lanes: float = 64e9
-    sources: tuple[str, ...] = (
-        "200 GB/s of device memory: eight cards have 1.6 TB/s (IBM, Hot Chips 36, 2024)",
-        "150 TFLOPS of float16: half of the 300 TOPS that IBM gives for a card (Hot Chips 36)",
-        "those 300 TOPS are taken as 8-bit, twice as fast on its ancestor (ISSCC 2021, 9.1)",
-        "64 lanes a core at 1 GHz: assumed, a stick of halves each cycle; IBM gives neither",
-        "scratchpads cost no time, and an operand that cores share is fetched once: assumed",
-    )
+
+    def assumptions(self) -> list[str]:
+        """Say what an estimate rests on."""
+        return [
+            f"{self.memory / 1e9:g} GB/s of device memory",
+            f"{self.matrix / 1e12:g} TFLOPS of float16 in the matrix units of {self.cores} cores",
+            f"{self.lanes / 1e9:g} G vector operations a second and core",
+            "scratchpads cost no time, and an operand that cores share is fetched once",
+            "set the report's `card` to a spyre_inductor.estimate.Card of other figures",
+        ]
 
 
 CARD = Card()

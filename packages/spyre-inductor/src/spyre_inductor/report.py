@@ -13,7 +13,7 @@ import torch
 from spyre_inductor import torch_compat
 from spyre_inductor.codegen.text import ProgramText
 from spyre_inductor.config import CompilerConfig, compiler_config
-from spyre_inductor.estimate import CARD, Cost, estimate, show_bytes, show_seconds
+from spyre_inductor.estimate import CARD, Card, Cost, estimate, show_bytes, show_seconds
 from spyre_inductor.ir.expr import print_expr
 from spyre_inductor.ir.kernel import Kernel
 from spyre_inductor.ir.program import Program
@@ -29,6 +29,7 @@ class Report:
         fallbacks: operations left to eager execution, with reasons.
         graph_breaks: reasons for which dynamo ended a graph.
         graphs: graphs compiled.
+        card: figures that times are estimated with.
     """
 
     config: CompilerConfig
@@ -36,6 +37,7 @@ class Report:
     fallbacks: list[Fallback] = field(default_factory=list)
     graph_breaks: list[str] = field(default_factory=list)
     graphs: int = 0
+    card: Card = CARD
 
     @property
     def kernel_count(self) -> int:
@@ -51,7 +53,9 @@ class Report:
                 f"{program.name}: {len(program.kernels)} kernels, {len(text.args)} arguments",
             ]
             lines += [
-                f"  {line}" for kernel in program.kernels for line in _describe(kernel, program)
+                f"  {line}"
+                for kernel in program.kernels
+                for line in _describe(kernel, program, self.card)
             ]
             lines += [
                 f"  buffer {name}: {buffer.kind}" + (f", {buffer.why}" if buffer.why else "")
@@ -59,7 +63,11 @@ class Report:
                 if buffer.kind != "arg" and name in program.used()
             ]
             lines += ["", *("    " + line for line in text.text.rstrip().splitlines())]
-        lines += ["", "estimates of a card assume:", *(f"  {line}" for line in CARD.sources)]
+        lines += [
+            "",
+            "estimates of a card assume:",
+            *(f"  {line}" for line in self.card.assumptions()),
+        ]
         return "\n".join(lines) + "\n"
 
     def html(self) -> str:
@@ -77,14 +85,14 @@ class Report:
             parts += [
                 f"<li>{html.escape(line.strip())}</li>"
                 for kernel in program.kernels
-                for line in _describe(kernel, program)
+                for line in _describe(kernel, program, self.card)
             ]
             parts.append(
                 f"</ul><details><summary>program text</summary>"
                 f"<pre>{html.escape(text.text)}</pre></details>"
             )
         parts.append("<h2>Estimates of a card assume</h2><ul>")
-        parts += [f"<li>{html.escape(line)}</li>" for line in CARD.sources]
+        parts += [f"<li>{html.escape(line)}</li>" for line in self.card.assumptions()]
         parts.append("</ul>")
         return "".join(parts)
 
@@ -105,7 +113,7 @@ class Report:
         moved = sum(cost.read + cost.written for cost in known)
         line = (
             f"a run moves {show_bytes(moved)} of device memory and takes a card about "
-            f"{show_seconds(sum(cost.seconds() for cost in known))}"
+            f"{show_seconds(sum(cost.seconds(self.card) for cost in known))}"
         )
         left = len(costs) - len(known)
         return line + (f", without {left} kernels of sizes not known yet" if left else "")
@@ -127,7 +135,7 @@ class Report:
         return lines
 
 
-def _describe(kernel: Kernel, program: Program) -> list[str]:
+def _describe(kernel: Kernel, program: Program, card: Card) -> list[str]:
     loops = " x ".join(
         print_expr(loop.extent)
         + (" reduced" if loop.reduce else "")
@@ -142,18 +150,19 @@ def _describe(kernel: Kernel, program: Program) -> list[str]:
         f"kernel {kernel.name}: {loops or 'one element'}",
         f"  does {listed or 'a copy'}",
         f"  from {', '.join(kernel.origins) or 'the graph'}",
-        f"  {_describe_cost(estimate(kernel, program))}",
+        f"  {_describe_cost(estimate(kernel, program), card)}",
         *(f"  {note}" for note in kernel.notes),
     ]
 
 
-def _describe_cost(cost: Cost | None) -> str:
+def _describe_cost(cost: Cost | None, card: Card) -> str:
     if cost is None:
         return "moves what depends on sizes not known yet"
     text = f"reads {show_bytes(cost.read)}, writes {show_bytes(cost.written)}"
     if cost.lx:
         text += f", {show_bytes(cost.lx)} in scratchpads"
-    text += f"; about {show_seconds(cost.seconds())} on a card, held up by its {cost.bound()}"
+    text += f"; about {show_seconds(cost.seconds(card))} on a card, held up by its "
+    text += cost.bound(card)
     if cost.scattered:
         names = ", ".join(dict.fromkeys(cost.scattered))
         text += f"; each element of {names} fetches a stick of its own"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from spyre_layout._arrays import ArrayLike, storage_dtype
+from spyre_layout._safetensors import DTYPES, Blob, Stored, distinct, read_header, write
 from spyre_layout.codec import encode_from
 from spyre_layout.formats import DataFormats, DTypeLike, dtype_name
 from spyre_layout.layout import SpyreTensorLayout
@@ -22,27 +23,6 @@ from spyre_layout.transfer import to_device
 
 __all__ = ["DeviceTensor", "Entry", "Footprint", "footprint", "load_file", "pack_file", "save_file"]
 
-_DTYPES = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "I16": "int16",
-    "U16": "uint16",
-    "I32": "int32",
-    "U32": "uint32",
-    "I64": "int64",
-    "U64": "uint64",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F32": "float32",
-    "F64": "float64",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F8_E8M0": "float8_e8m0fnu",
-    "C64": "complex64",
-}
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 # Dtypes that floating tensors can be cast to -> the format that has their bits.
 _CASTS = {
@@ -54,17 +34,6 @@ _CASTS = {
 }
 _KEY = "spyre_layout"
 _VERSION = 1
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors
-    except ImportError as error:
-        raise ImportError(
-            "reading and writing checkpoints needs the safetensors package; "
-            "run: pip install spyre-layout[safetensors]"
-        ) from error
-    return safetensors
 
 
 # ---- footprints ----------------------------------------------------------------------------------
@@ -225,7 +194,7 @@ def footprint(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) -
         raise ValueError(
             f"cannot cast floating tensors to {cast}; expected one of {', '.join(_CASTS)}"
         )
-    stored = _read_header(path)
+    stored = read_header(path)
     layouts = _read_layouts(stored, path)
     entries = []
     for name, blob in sorted(stored.tensors.items()):
@@ -239,9 +208,9 @@ def footprint(path: str | os.PathLike[str], *, dtype: DTypeLike | None = None) -
     return Footprint(os.fspath(path), tuple(entries))
 
 
-def _entry(name: str, blob: _Blob, cast: str | None) -> Entry:
+def _entry(name: str, blob: Blob, cast: str | None) -> Entry:
     nbytes = blob.end - blob.start
-    own = _DTYPES.get(blob.code)
+    own = DTYPES.get(blob.code)
     if own is None:
         problem = f"dtype {blob.code} is not known here; cast the tensor to float16"
         return Entry(name, blob.size, blob.code, nbytes, None, problem)
@@ -251,91 +220,6 @@ def _entry(name: str, blob: _Blob, cast: str | None) -> Entry:
     except ValueError as error:
         return Entry(name, blob.size, own, nbytes, None, str(error))
     return Entry(name, blob.size, own, nbytes, layout)
-
-
-# ---- safetensors ---------------------------------------------------------------------------------
-
-
-class _Blob(NamedTuple):
-    """A tensor of a file: its dtype's code, its size, and where in the file it lies."""
-
-    code: str
-    size: list[int]
-    start: int
-    end: int
-
-
-class _Stored(NamedTuple):
-    """What the header of a file tells."""
-
-    metadata: dict[str, str]
-    tensors: dict[str, _Blob]
-
-
-def _read_header(path: str | os.PathLike[str]) -> _Stored:
-    safetensors = _safetensors()
-    if not Path(path).is_file():
-        found = "a directory" if Path(path).is_dir() else "nothing"
-        raise FileNotFoundError(f"there is no file {os.fspath(path)!r}: found {found}")
-    try:
-        with safetensors.safe_open(os.fspath(path), framework="numpy"):
-            pass  # checks the file: shapes, dtypes and offsets agree and cover it
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"{os.fspath(path)!r} is not a safetensors file: {error}") from error
-    with Path(path).open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = file.read(length)
-    try:
-        content = json.loads(header, object_pairs_hook=_distinct)
-    except ValueError as error:
-        raise ValueError(f"the header of {os.fspath(path)!r} is malformed: {error}") from error
-    metadata = content.pop("__metadata__", None) or {}
-    tensors = {}
-    for name, told in content.items():
-        start, end = told["data_offsets"]
-        base = 8 + length
-        tensors[name] = _Blob(told["dtype"], told["shape"], base + start, base + end)
-    return _Stored(metadata, tensors)
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} stands there twice")
-    return content
-
-
-def _write(
-    path: str | os.PathLike[str],
-    sizes: Mapping[str, int],
-    blobs: Iterable[ArrayLike],
-    metadata: Mapping[str, str],
-) -> None:
-    """Write a file of byte tensors, one at a time; the path never holds a part of it."""
-    header: dict[str, Any] = {"__metadata__": dict(metadata)}
-    start = 0
-    for name, nbytes in sizes.items():
-        header[name] = {"dtype": "U8", "shape": [nbytes], "data_offsets": [start, start + nbytes]}
-        start += nbytes
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    target = Path(os.path.realpath(path))
-    in_place = target.exists() and not target.is_file()  # a pipe, /dev/null
-    written = target if in_place else target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with written.open("wb") as file:
-            file.write(len(text).to_bytes(8, "little"))
-            file.write(text)
-            for blob in blobs:
-                file.write(blob)
-        if not in_place:
-            written.replace(target)
-    except BaseException:
-        if not in_place:
-            written.unlink(missing_ok=True)
-        raise
 
 
 # ---- files of device-format tensors --------------------------------------------------------------
@@ -380,7 +264,7 @@ def _save(
     told = {name: _layout_data(layout) for name, layout in layouts.items()}
     metadata = {_KEY: json.dumps({"version": _VERSION, "tensors": told})}
     sizes = {name: layout.device_nbytes for name, layout in layouts.items()}
-    _write(path, sizes, blobs, metadata)
+    write(path, sizes, blobs, metadata)
 
 
 def _flat_bytes(name: str, data: ArrayLike) -> memoryview:
@@ -402,7 +286,7 @@ def load_file(path: str | os.PathLike[str]) -> dict[str, DeviceTensor]:
     Raises:
         ValueError: The file has no layouts, or they do not fit its tensors.
     """
-    stored = _read_header(path)
+    stored = read_header(path)
     layouts = _read_layouts(stored, path)
     if layouts is None:
         raise ValueError(
@@ -439,7 +323,7 @@ def pack_file(
     Raises:
         ValueError: A tensor's dtype has no device format, or the source is packed already.
     """
-    stored = _read_header(source)
+    stored = read_header(source)
     if _KEY in stored.metadata:
         raise ValueError(
             f"cannot pack {os.fspath(source)!r}: it holds device-format tensors already"
@@ -492,7 +376,7 @@ def _layout_data(layout: SpyreTensorLayout) -> dict[str, Any]:
 
 
 def _read_layouts(
-    stored: _Stored, path: str | os.PathLike[str]
+    stored: Stored, path: str | os.PathLike[str]
 ) -> dict[str, SpyreTensorLayout] | None:
     """Return the layout of each tensor of a device-format file; None for other files."""
     text = stored.metadata.get(_KEY)
@@ -500,7 +384,7 @@ def _read_layouts(
         return None
     where = f"the {_KEY!r} metadata of {os.fspath(path)!r}"
     try:
-        content = json.loads(text, object_pairs_hook=_distinct)
+        content = json.loads(text, object_pairs_hook=distinct)
         version = content["version"]
         if version != _VERSION:
             raise ValueError(f"its version is {version!r}, this package reads {_VERSION}")

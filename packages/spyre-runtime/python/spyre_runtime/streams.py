@@ -43,6 +43,14 @@ class Stream(torch.Stream):
         # Only the class matters, and PyTorch would keep but the lowest 32 bits of a number.
         return super().__new__(cls, device=target, priority=0 if priority == 0 else 1)
 
+    def synchronize(self) -> None:
+        """Wait for all operations on this stream to complete."""
+        super().synchronize()
+
+    def query(self) -> bool:
+        """Return whether all operations on this stream have completed."""
+        return super().query()
+
     def device(self) -> torch.device:  # type: ignore[override]
         """Return the device associated with this stream."""
         return torch.device(DEVICE_NAME, self.device_index)
