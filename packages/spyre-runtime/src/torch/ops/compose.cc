@@ -147,15 +147,23 @@ bool group_norm(Call& call) {
   auto is_alike = [&](const std::optional<at::Tensor>& x) {
     return !x || (x->device() == self.device() && x->scalar_type() == self.scalar_type());
   };
+  const int64_t batch = call[3].toInt(), channels = call[4].toInt(), positions = call[5].toInt(),
+                groups = call[6].toInt();
   if (!is_float_on_device(self) || self.numel() == 0 || !is_alike(weight) || !is_alike(bias) ||
       call.has_output())
     return false;
+  // The composition divides by them unchecked; the CPU has words for what does not fit.
+  const int64_t each = batch > 0 ? self.numel() / batch : 0;
+  if (groups <= 0 || channels <= 0 || channels % groups != 0 || each * batch != self.numel() ||
+      each / channels != positions || positions * channels != each) {
+    return false;
+  }
   auto wide = [](const std::optional<at::Tensor>& x) {
     return x ? std::optional(x->to(c10::ScalarType::Float)) : std::nullopt;
   };
   auto [out, mean, inverse] = at::native::math_group_norm(
-      self.to(c10::ScalarType::Float).contiguous(), wide(weight), wide(bias), call[3].toInt(),
-      call[4].toInt(), call[5].toInt(), call[6].toInt(), call[7].toDouble());
+      self.to(c10::ScalarType::Float).contiguous(), wide(weight), wide(bias), batch, channels,
+      positions, groups, call[7].toDouble());
   const c10::ScalarType dtype = self.scalar_type();
   call.finish(
       {out.to(dtype).contiguous(self.suggest_memory_format()), mean.to(dtype), inverse.to(dtype)});
