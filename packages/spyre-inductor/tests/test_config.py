@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
-from spyre_inductor import log
+import spyre_runtime
+from spyre_inductor import config, log
 from spyre_inductor.config import CompilerConfig, compiler_config, log_config
 from spyre_inductor.errors import ConfigError
 
@@ -19,9 +22,21 @@ def test_values(monkeypatch):
     monkeypatch.setenv("SENCORES", "4")
     monkeypatch.setenv("LX_PLANNING", "1")
     monkeypatch.setenv("DXP_LX_FRAC_AVAIL", "0.5")
-    config = compiler_config()
-    assert (config.cores, config.lx_planning, config.lx_bytes) == (4, True, 1 << 20)
-    assert config.key() != CompilerConfig().key()
+    found = compiler_config()
+    assert (found.cores, found.lx_planning, found.lx_bytes) == (4, True, 1 << 20)
+    assert found.key() != CompilerConfig().key()
+
+
+def test_no_more_than_the_device_has(monkeypatch):
+    monkeypatch.setenv("SENCORES", "8")
+    before = compiler_config()
+    smaller = dataclasses.replace(
+        spyre_runtime.get_device_properties(), multi_processor_count=2, lx_bytes=1 << 20
+    )
+    monkeypatch.setattr(config, "get_device_properties", lambda: smaller)
+    assert (before.cores, compiler_config().cores) == (8, 2)
+    assert (before.lx_bytes_per_core, compiler_config().lx_bytes_per_core) == (2 << 20, 1 << 20)
+    assert before.key() != compiler_config().key()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import pytest
@@ -121,6 +122,14 @@ class TestResults:
         # What a float32 kernel refuses stays refused.
         with pytest.raises(RuntimeError, match="(?i)low precision|half|bfloat16"):
             torch.linalg.inv(torch.eye(2, dtype=dtype, device="spyre"))
+
+    def test_halves_beyond_the_reach_of_the_hosts(self):
+        # SEN169 reaches 2^33; the arguments and the result lie between that and 65504.
+        large = torch.full((1, 1, 2, 2, 2), 60000.0).half().to("spyre") * 64
+        found = torch.nn.functional.avg_pool3d(large, 2) / 64
+        assert found.cpu().item() == torch.tensor(60000.0).half().to("spyre").cpu().item()
+        infinite = torch.full((1, 1, 2, 2, 2), -math.inf).half().to("spyre")
+        assert torch.nn.functional.avg_pool3d(infinite, 2).cpu().item() == -math.inf
 
     def test_in_place_through_views(self):
         source = values((5, 70), torch.float32)

@@ -2,13 +2,16 @@
 """Settings of the compiler, read from the environment and checked.
 
 The variables are those of the public API page. They are read each time a graph is compiled, so a
-change between two compilations takes effect, and they are part of the cache key.
+change between two compilations takes effect, and they are part of the cache key. So is what the
+device has: programs are planned for no more than that.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import astuple, dataclass
+
+from spyre_runtime import devices, get_device_properties
 
 from spyre_inductor.errors import ConfigError
 
@@ -78,19 +81,21 @@ class CompilerConfig:
     """What changes the programs that come out. Equal configs give equal programs.
 
     Attributes:
-        cores: cores that a stage is divided over (`SENCORES`).
+        cores: cores that a stage is divided over (`SENCORES`, at most what the device has).
         lx_planning: keep buffers in the cores' scratchpads where possible (`LX_PLANNING`).
         lx_fraction: share of a scratchpad that the planner may use (`DXP_LX_FRAC_AVAIL`).
+        lx_bytes_per_core: size of a scratchpad.
     """
 
     cores: int = MAX_CORES
     lx_planning: bool = False
     lx_fraction: float = 0.2
+    lx_bytes_per_core: int = LX_BYTES_PER_CORE
 
     @property
     def lx_bytes(self) -> int:
         """Scratchpad bytes of one core that the planner may use."""
-        return int(self.lx_fraction * LX_BYTES_PER_CORE)
+        return int(self.lx_fraction * self.lx_bytes_per_core)
 
     def key(self) -> str:
         """Text that differs whenever two configs do; goes into cache keys."""
@@ -112,11 +117,24 @@ def compiler_config() -> CompilerConfig:
     Raises:
         ConfigError: a variable's value is not allowed; names variable, value and what is.
     """
+    cores, lx_bytes = _device_has()
     return CompilerConfig(
-        cores=_read_int("SENCORES", MAX_CORES, 1, MAX_CORES),
+        cores=min(_read_int("SENCORES", MAX_CORES, 1, MAX_CORES), cores),
         lx_planning=_read_bool("LX_PLANNING"),
         lx_fraction=_read_fraction("DXP_LX_FRAC_AVAIL", 0.2),
+        lx_bytes_per_core=lx_bytes,
     )
+
+
+def _device_has() -> tuple[int, int]:
+    """Cores of the current device, as many as it was opened with, and bytes of their scratchpads.
+
+    Before a device is open, as where only fake tensors are compiled for, those of the card.
+    """
+    if not devices.is_initialized():
+        return MAX_CORES, LX_BYTES_PER_CORE
+    properties = get_device_properties()
+    return properties.multi_processor_count, properties.lx_bytes
 
 
 def log_config() -> LogConfig:

@@ -10,31 +10,22 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from spyre_inductor import _version, torch_savings
-
-_PACKAGES = ("torch_spyre", "spyre_runtime", "spyre_inductor", "spyre_layout")
+from spyre_inductor import _version, dynamo_rules, torch_savings
 
 
 def post_import_hooks() -> dict[str, Callable[[], None]]:
     """What to call after which module has been imported."""
     return {
-        "torch._dynamo.trace_rules": _skip_own_modules,
+        "torch._dynamo.trace_rules": dynamo_rules.skip_own_modules,
+        "torch._dynamo.convert_frame": dynamo_rules.trace_device_module,
         "torch._inductor.codegen.common": torch_savings.skip_templates,
         "torch._inductor.compile_fx": register_inductor,
     }
-
-
-def _skip_own_modules() -> None:
-    """Dynamo must not trace our Python; without this even host-only compiles can fail."""
-    trace_rules = sys.modules["torch._dynamo.trace_rules"]
-    for package in _PACKAGES:
-        trace_rules.add(package)
 
 
 @functools.cache

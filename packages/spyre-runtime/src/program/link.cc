@@ -441,8 +441,12 @@ class Linker {
       }
       int64_t parts = 1;
       for (const Share& share : common.value_or(std::vector<Share>{})) {
-        if (__builtin_mul_overflow(parts, share.parts, &parts) || parts > INT32_MAX)
-          fail("LX buffer " + name + " is divided in more parts than there are cores");
+        if (__builtin_mul_overflow(parts, share.parts, &parts) || parts > options_.cores) {
+          fail("LX buffer " + name + " is divided in " + parts_text(*common) +
+               " parts, but the device has " + std::to_string(options_.cores) +
+               " cores; compile the program for that many, with SENCORES=" +
+               std::to_string(options_.cores) + ", or keep the buffer in device memory");
+        }
       }
       out_.buffers[b].parts = static_cast<int32_t>(parts);
     }

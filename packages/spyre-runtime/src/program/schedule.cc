@@ -168,10 +168,11 @@ class Scheduler {
     stage_.schedule = Schedule::kHorizontal;
     stage_.lane_loop = along;
     stage_.row_loop = largest_loop(false, -1);
-    // A row that fits one block keeps its registers from phase to phase.
+    // A row that fits one block keeps its registers from phase to phase. Rows are summed side by
+    // side, a vector of them at a time.
     stage_.block_lanes =
         even_piece(extent(along), total(true) <= kMaxBlockLanes ? kMaxBlockLanes : 2 * kBlock);
-    stage_.block_rows = stage_.row_loop < 0 ? 1 : even_rows(2 * kBlock);
+    stage_.block_rows = stage_.row_loop < 0 ? 1 : even_rows(6 * kBlock);
   }
 
   /// Lanes of the epilogue run along a loop that one operand alone walks, best where results are

@@ -25,7 +25,8 @@ void insert_bias_sizes(torch::jit::Stack& stack, size_t begin) {
 constexpr OperatorTraits kNoTraits = {};
 
 // The half kernels of the CPU's convolutions give wrong values for some strides, paddings and
-// dilations (seen in 2.13), and its histc has none for integers.
+// dilations (seen in 2.13); its histc places elements by positions that are too coarse in half, and
+// has none for integers, which models count experts with on every other device.
 constexpr OperatorTraits kTraits[] = {
     {.name = "aten::convolution_overrideable",
      .in_float32 = InFloat32::kHalves,

@@ -41,6 +41,22 @@ CASES = {
     "channels last of rank 5": lambda d: torch.empty(
         1, 1, 1, 2, 3, device=d, memory_format=torch.channels_last
     ),
+    "largest of truths": lambda d: torch.topk(TRUTH.to(d), 1),
+    "truths among truths": lambda d: torch.isin(TRUTH.to(d), TRUTH.to(d)),
+    "logsumexp over no dimension": lambda d: torch.logsumexp(ONES.to(d), dim=()),
+    "truth as exponent": lambda d: torch.ldexp(ONES[0, :2].to(d), TRUTH.to(d)),
+    "outer product in place of a number": lambda d: torch.tensor(1.0, device=d).addr_(
+        ONES[0].to(d), ONES[0].to(d)
+    ),
+    "outer product beside three dimensions": lambda d: torch.addr(
+        ONES[None].to(d), ONES[:, 0].to(d), ONES[0].to(d)
+    ),
+    "fraction of an outer product of integers": lambda d: torch.addr(
+        COUNTS.to(d), COUNTS.to(d), COUNTS.to(d), alpha=0.5
+    ),
+    "matrix as weight of a group norm": lambda d: F.group_norm(
+        torch.ones(2, 3, 4, device=d), 3, ONES[:1].to(d)
+    ),
     "elu in place": lambda d: F.elu_(ONES.to(d).requires_grad_().clone(), -1.0).sum().backward(),
     "leaky_relu in place": lambda d: (
         F.leaky_relu_(ONES.to(d).requires_grad_().clone(), -1.0).sum().backward()

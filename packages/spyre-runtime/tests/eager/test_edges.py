@@ -83,6 +83,25 @@ def test_histogram_bounds_are_numbers_of_the_dtype(low, high):
     assert_same(torch.histc(x.to("spyre"), 2, low, high), torch.histc(x, 2, low, high))
 
 
+def test_histogram_of_halves_counts_what_equals_a_bound():
+    for dtype in (torch.float16, torch.bfloat16):
+        for low, high in ((0.1, 0.7), (-0.3, 0.9), (0.6, 100.3)):
+            x = torch.tensor([low, low, high, math.nan]).to(dtype)
+            assert torch.histc(x.to("spyre"), 3, low, high).tolist() == [2, 0, 1]
+
+
+def test_ldexp_does_not_overflow_between():
+    x = torch.tensor([1.0, 1e-30, 3e38, -1e38, 0.0, INF])
+    exponents = torch.tensor([200, 140, -200, -130, 300, 5], dtype=torch.int32)
+    for dtype in (torch.int32, torch.int64, torch.float32):
+        e = exponents.to(dtype)
+        expected = torch.ldexp(x, exponents)
+        assert_same(torch.ldexp(x.to("spyre"), e.to("spyre")), expected, 1e-6)
+    rows = torch.arange(120, dtype=torch.int32).reshape(5, 6, 4).permute(2, 1, 0) % 8
+    found = torch.ldexp(x[:5].to("spyre"), rows.to("spyre"))
+    assert_same(found, torch.ldexp(x[:5], rows), 1e-6)
+
+
 def convolve(transposed=False, weight=torch.float32, bias=torch.float32, **settings):
     run = F.conv_transpose2d if transposed else F.conv2d
     size = (2, 2, 3, 3)
@@ -121,3 +140,21 @@ def test_refused_as_on_the_cpu(name):
     for device in ("cpu", "spyre"):
         with pytest.raises(RuntimeError):
             REFUSED[name](device)
+
+
+@pytest.mark.parametrize("includes_self", [True, False])
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_scatter_reduce(reduction, includes_self):
+    index = torch.tensor([[0, 2, 0, 1], [1, 1, 1, 1]])
+    for dtype in (torch.float32, torch.float16, torch.int64)[: 3 if reduction == "sum" else 2]:
+        x, source = torch.arange(20).reshape(4, 5).to(dtype), torch.arange(15).reshape(3, 5)
+        arguments = (0, index, source.to(dtype), reduction)
+        expected = x.scatter_reduce(*arguments, include_self=includes_self)
+        torch.spyre.reset_fallbacks()
+        there = (0, index.to("spyre"), source.to(dtype).to("spyre"), reduction)
+        found = x.to("spyre").scatter_reduce(*there, include_self=includes_self)
+        assert torch.spyre.fallbacks() == {}
+        assert mismatch(found, expected, rtol=2.0**-9, atol=0) is None
+        target = x.to("spyre")
+        assert target.scatter_reduce_(*there, include_self=includes_self) is target
+        assert torch.equal(target.cpu(), found.cpu())

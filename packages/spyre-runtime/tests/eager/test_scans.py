@@ -61,3 +61,47 @@ def test_infinities_of_halves_cancel_to_nan() -> None:
     row = torch.tensor([1.0, INF, 2.0, -INF, 3.0]).half()
     expected = row.float().cumsum(0)
     assert mismatch(row.to("spyre").cumsum(0), expected, rtol=0, atol=0, half=True) is None
+
+
+LARGE, TINY = 3e38, 1e-30
+ROWS = [
+    [LARGE, LARGE, -LARGE, -LARGE, 1.0],
+    [1.0, 1e8, -1e8, 1.0, 2.0**-24],
+    [LARGE, INF, LARGE, 1.0, 2.0],
+    [INF, -INF, 1.0, 2.0, 3.0],
+    [1.0, float("nan"), LARGE, LARGE, -LARGE],
+    [-0.0, -0.0, 0.0, -LARGE, -LARGE],
+    [1e-44, TINY, 1e-38, 1e-20, 1.0],
+]
+FACTORS = [
+    [1e30, 1e30, TINY, TINY, -1.0],
+    [TINY, TINY, 1e30, 1e30, 3.0],
+    [1e-42, 2.0, 1e20, 1e22, 1e-10],
+    [1e20, INF, TINY, 0.0, 1.0],
+    [-0.0, 1e30, 1e30, TINY, -1.0],
+    [1e-44, 1e-2, 1e2, 1e38, 1e6],
+]
+
+
+@pytest.mark.parametrize("repeat", [1, 9])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_float32_is_accumulated_beyond_float32(name: str, repeat: int) -> None:
+    rows = torch.tensor(ROWS if name == "cumsum" else FACTORS)
+    rows = torch.cat([rows, torch.ones(len(rows), 5 * (repeat - 1))], 1)
+    for values, dim in ((rows, 1), (rows.t().contiguous(), 0)):
+        expected = getattr(values, name)(dim)
+        found = getattr(values.to("spyre"), name)(dim).cpu()
+        assert torch.equal(found.isfinite(), expected.isfinite())
+        torch.testing.assert_close(found, expected, rtol=2.0**-23, atol=2e-45, equal_nan=True)
+
+
+def test_long_sums_are_as_exact_as_on_the_cpu() -> None:
+    values = torch.randn(2, 3000) * 1000 + 1e6
+    torch.testing.assert_close(
+        values.to("spyre").cumsum(1).cpu(), values.cumsum(1), rtol=2.0**-23, atol=0
+    )
+
+
+def test_products_beyond_half_are_infinite() -> None:
+    row = torch.tensor([60000.0, 60000.0, -60000.0, -60000.0, 2.0]).half()
+    assert row.to("spyre").cumprod(0).cpu()[1:].tolist() == [INF, -INF, INF, INF]

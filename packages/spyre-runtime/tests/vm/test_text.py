@@ -94,6 +94,23 @@ stage "s"
         run(text, [torch.zeros(n, device="spyre")])
 
 
+def test_lx_for_more_cores_is_refused() -> None:
+    text = """spyre.program 1
+name "lx"
+buffer b0 arg float32 size [64] stride [1]
+buffer b1 lx float32 size [64] stride [1]
+stage "s"
+  loop 64 parts 40
+  access a0 b0 stride [1] offset 0
+  access a1 b1 stride [1] offset 0
+  phase
+    %0 = load a0
+    store a1 %0
+"""
+    with pytest.raises(ValueError, match="in 40 parts, but the device has 32 cores; .*SENCORES=32"):
+        run(text, [torch.zeros(64, device="spyre")])
+
+
 def lx_copy(first: str, second: str, step: int = 16) -> str:
     """Two stages over [8, 16] through a scratchpad buffer, divided as the loops say."""
     loops = [f"  loop 8 parts {first}\n  loop 16\n", f"  loop 8\n  loop 16 parts {second}\n"]

@@ -15,6 +15,7 @@ void fill_int_maps(KernelTable& table);
 void fill_memory(KernelTable& table);
 void fill_reductions(KernelTable& table);
 void fill_matmul(KernelTable& table);
+void fill_fused(KernelTable& table);
 
 inline MapFn& map_slot(KernelTable& table, Op op, Mode mode) {
   return table.map[static_cast<size_t>(op)][static_cast<size_t>(mode)];

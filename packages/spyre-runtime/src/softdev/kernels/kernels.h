@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "softdev/kernels/fused.h"
 #include "spyre/layout/layout.h"
 #include "spyre/program/op_table.h"
 
@@ -83,6 +84,7 @@ struct MatrixView {
   bool inner_contiguous;
   const layout::Digit* digits;
   size_t digit_count;
+  int64_t ahead;  ///< from each element to that of the next batch
 };
 
 inline bool gemv_takes(const MatrixView& view) {
@@ -97,6 +99,9 @@ struct KernelTable {
   std::array<StoreFn, kCodecs> store{};
   std::array<ReduceFn, kOps> reduce_rows{};  ///< lanes of a row into the row's accumulator
   std::array<ReduceFn, kOps> reduce_cols{};  ///< lanes of a column into the column's accumulator
+
+  FusedCodeFn fused_code = nullptr;
+  FusedFn fused = nullptr;
 
   // Matrix products. Packed blocks hold SEN169 codes, to which values of other formats are rounded,
   // or IEEE half numbers of the values times 2^scale, exactly.

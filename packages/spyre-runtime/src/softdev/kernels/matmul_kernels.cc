@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing, conversion and plain kernels of matrix products.
-#include <ATen/cpu/vec/vec.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "softdev/kernels/fill.h"
+#include "softdev/kernels/sen169_lanes.h"
 #include "spyre/layout/codec.h"
 
 namespace spyre::softdev::CPU_CAPABILITY {
 namespace {
-
-using V = at::vec::Vectorized<float>;
-constexpr int64_t kWidth = V::size();
 
 // --- codes ---------------------------------------------------------------------------------------
 
@@ -75,7 +71,7 @@ class ToHalf {
   explicit ToHalf(int scale)
       : scale_(scale), shift_(static_cast<uint16_t>(scale * kBinade - kHalfShift)) {}
 
-  void run(uint16_t* to, const uint16_t* codes, int64_t n) {
+  [[gnu::always_inline]] void run(uint16_t* to, const uint16_t* codes, int64_t n) {
     const uint16_t shift = shift_;
     Lanes above = above_, below = below_, lanes;
     auto take = [&] {
@@ -182,6 +178,8 @@ void convert_run(uint16_t* out, const T* from, int64_t n, Convert& convert) {
 
 // Shorter runs are not worth a call.
 constexpr int64_t kLeastRun = 8;
+// Of one cache line, or two.
+constexpr int64_t kShortRun = 64;
 
 template <class T, class Convert>
 void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t first, int64_t count,
@@ -195,12 +193,18 @@ void pack_rows(uint16_t* out, const T* base, const MatrixView& view, int64_t fir
     const int64_t i_end = std::min(count, i0 + kStrip);
     for (int64_t k = 0; across && k < depth; ++k)
       pack_run(out + i0 * pitch + k, pitch, base + element(view, first + i0, k), i_end - i0);
+    Convert local = convert;  // so that it stays in registers
     // Runs of neighbouring rows often lie side by side, as sticks do: memory is read in its order.
     for (int64_t k = 0; along && k < depth; k += view.inner_run) {
       const int64_t n = std::min(view.inner_run, depth - k);
-      for (int64_t i = i0; i < i_end; ++i)
-        convert_run(out + i * pitch + k, base + element(view, first + i, k), n, convert);
+      for (int64_t i = i0; i < i_end; ++i) {
+        const T* run = base + element(view, first + i, k);
+        // The next batch's runs, if they are too short for the hardware to see where they lead.
+        if (n <= kShortRun) __builtin_prefetch(run + view.ahead);
+        convert_run(out + i * pitch + k, run, n, local);
+      }
     }
+    convert = local;
     for (int64_t i = i0; i < i_end; ++i) {
       uint16_t* row = out + i * pitch;
       if (!along) {
@@ -373,8 +377,7 @@ bool codes_to_halves(uint16_t* high, uint16_t* low, const uint16_t* codes, int64
 }
 
 // The high part is the nearest bfloat16; what is left has at most two significant bits, so the low
-// part is exact, and low * low is below 2^-16 of a product and of either sign. NaN comes out as
-// NaN.
+// part is exact. NaN comes out as NaN.
 void codes_to_bf16(uint16_t* high, uint16_t* low, const uint16_t* codes, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const float value = layout::sen169_to_float(codes[i]);
@@ -434,23 +437,6 @@ void gemm_f32(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, cons
 
 // --- few rows: the right operand is read in place
 // ----------------------------------------------------
-
-using U16 = uint16_t __attribute__((vector_size(2 * kWidth)));
-using U32 = uint32_t __attribute__((vector_size(4 * kWidth)));
-
-V decode(const uint16_t* from) {
-  U16 codes;
-  std::memcpy(&codes, from, sizeof codes);
-  const U32 wide = __builtin_convertvector(codes, U32);
-  const U32 magnitude = wide & 0x7FFFu;
-  U32 bits = (magnitude << 14) + 0x30000000u;
-  bits = magnitude == 0 ? U32{} : bits;
-  bits = magnitude == 0x7FFFu ? U32{} + 0x7FC00000u : bits;
-  bits |= (wide & 0x8000u) << 16;
-  float lanes[kWidth];
-  std::memcpy(lanes, &bits, sizeof lanes);
-  return V::loadu(lanes);
-}
 
 V decode(const float* from) {
   float lanes[kWidth];

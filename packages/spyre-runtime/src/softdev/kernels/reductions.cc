@@ -52,32 +52,60 @@ struct Min {
   static float apply(float a, float b) { return a != a || a < b ? a : b; }
 };
 
-/// One row: four vector accumulators over whole vectors, then a tree over them and over their
-/// lanes, then the tail in order.
+constexpr int64_t kWidth = V::size();
+
+/// Whole vectors of a row: four accumulators, then a tree over them.
+template <class Op>
+V reduce_vectors(const float* x, int64_t n) {
+  V a(Op::kIdentity), b = a, c = a, d = a;
+  int64_t i = 0;
+  for (; i + 4 * kWidth <= n; i += 4 * kWidth) {
+    a = Op::apply(a, V::loadu(x + i));
+    b = Op::apply(b, V::loadu(x + i + kWidth));
+    c = Op::apply(c, V::loadu(x + i + 2 * kWidth));
+    d = Op::apply(d, V::loadu(x + i + 3 * kWidth));
+  }
+  for (; i + kWidth <= n; i += kWidth) a = Op::apply(a, V::loadu(x + i));
+  return Op::apply(Op::apply(a, b), Op::apply(c, d));
+}
+
+/// lanes[0] = a tree over kWidth of them.
+template <class Op, class T>
+void reduce_tree(T* lanes) {
+  for (int64_t width = kWidth / 2; width > 0; width /= 2) {
+    for (int64_t j = 0; j < width; ++j) lanes[j] = Op::apply(lanes[j], lanes[j + width]);
+  }
+}
+
+/// One row: whole vectors, a tree over their lanes, then the tail in order.
 template <class Op>
 float reduce_run(const float* x, int64_t n) {
-  constexpr int64_t kWidth = V::size();
   int64_t i = 0;
   float result = Op::kIdentity;
   if (n >= kWidth) {
-    V a(Op::kIdentity), b = a, c = a, d = a;
-    for (; i + 4 * kWidth <= n; i += 4 * kWidth) {
-      a = Op::apply(a, V::loadu(x + i));
-      b = Op::apply(b, V::loadu(x + i + kWidth));
-      c = Op::apply(c, V::loadu(x + i + 2 * kWidth));
-      d = Op::apply(d, V::loadu(x + i + 3 * kWidth));
-    }
-    for (; i + kWidth <= n; i += kWidth) a = Op::apply(a, V::loadu(x + i));
     alignas(64) float lanes[kWidth];
-    Op::apply(Op::apply(a, b), Op::apply(c, d)).store(lanes);
-    for (int64_t width = kWidth / 2; width > 0; width /= 2) {
-      for (int64_t j = 0; j < width; ++j) lanes[j] = Op::apply(lanes[j], lanes[j + width]);
-    }
+    reduce_vectors<Op>(x, n).store(lanes);
+    reduce_tree<Op>(lanes);
     result = lanes[0];
+    i = n / kWidth * kWidth;
   }
   for (; i < n; ++i) result = Op::apply(result, x[i]);
   return result;
 }
+
+#if defined(CPU_CAPABILITY_AVX512)
+/// As many rows as a vector has lanes, of whole vectors: the same trees side by side.
+template <class Op>
+V reduce_rows(const float* x, int64_t n) {
+  alignas(64) float lanes[kWidth * kWidth], turned[kWidth * kWidth];
+  for (int64_t r = 0; r < kWidth; ++r) reduce_vectors<Op>(x + r * n, n).store(lanes + r * kWidth);
+  at::vec::transpose_mxn<float, kWidth, kWidth>(lanes, kWidth, turned, kWidth);
+  V tree[kWidth];
+  for (int64_t j = 0; j < kWidth; ++j) tree[j] = V::loadu(turned + j * kWidth);
+  reduce_tree<Op>(tree);
+  return tree[0];
+}
+#endif
 
 template <class Op>
 void rows_float(void* acc, void* aux, const void* lanes, int64_t rows, int64_t cols,
@@ -85,7 +113,17 @@ void rows_float(void* acc, void* aux, const void* lanes, int64_t rows, int64_t c
   auto* a = static_cast<float*>(acc);
   auto* error = static_cast<float*>(aux);
   const auto* x = static_cast<const float*>(lanes);
-  for (int64_t r = 0; r < rows; ++r) {
+  int64_t r = 0;
+#if defined(CPU_CAPABILITY_AVX512)
+  for (; cols % kWidth == 0 && cols > 0 && r + kWidth <= rows; r += kWidth) {
+    const V value = reduce_rows<Op>(x + r * cols, cols);
+    if constexpr (std::is_same_v<Op, Sum>)
+      add_compensated(a + r, error + r, value);
+    else
+      Op::apply(V::loadu(a + r), value).store(a + r);
+  }
+#endif
+  for (; r < rows; ++r) {
     const float value = reduce_run<Op>(x + r * cols, cols);
     if constexpr (std::is_same_v<Op, Sum>)
       add_compensated(a + r, error + r, value);

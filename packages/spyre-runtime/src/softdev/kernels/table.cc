@@ -16,6 +16,7 @@ const KernelTable& table() {
     fill_memory(*t);
     fill_reductions(*t);
     fill_matmul(*t);
+    fill_fused(*t);
     return t;
   }();
   return *filled;

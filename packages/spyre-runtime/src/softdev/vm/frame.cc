@@ -114,6 +114,7 @@ void Frame::run(const std::vector<Step>& steps) {
       case Step::Kind::kExpand: expand(s); break;
       case Step::Kind::kReduce: reduce(s); break;
       case Step::Kind::kCheck: check(s); break;
+      case Step::Kind::kFused: fused(s); break;
     }
   }
 }
@@ -186,6 +187,44 @@ void Frame::check(const Step& s) {
       out[i] = index;
     }
   }
+}
+
+void Frame::fused(const Step& s) {
+  FusedOp ops[kMaxFusedOps];  // not initialised: a step has few
+  FusedOp* end = ops;
+  int64_t row_count = (s.dst.shape & kRows) ? rows : 1, col_count = cols;
+  // Rows that lie side by side everywhere are one.
+  bool is_run = true;
+  auto add = [&](const FusedPart& part, void* at, int64_t pitch, int64_t ahead) {
+    *end++ = {part.code, static_cast<std::byte*>(at), pitch, ahead};
+  };
+  for (const FusedPart& part : s.fused) {
+    if (part.access >= 0) {
+      const auto access = static_cast<size_t>(part.access);
+      const AccessPlan& a = plan_.accesses[access];
+      const int64_t pitch = a.row_stride * a.bytes;
+      add(part, static_cast<std::byte*>(buffers_[a.buffer]) + current[access] * a.bytes, pitch,
+          a.ahead * a.bytes);
+      is_run = is_run && pitch == col_count * a.bytes;
+    } else if (part.is_product) {
+      constexpr int64_t kBytes = sizeof(float);
+      add(part, const_cast<float*>(sums.data), sums.pitch * kBytes, 0);
+      is_run = is_run && sums.pitch == col_count;
+      if (sums.factor != 1) add(plan_.scale, &sums.factor, 0, 0);
+    } else if (part.reads_register() || part.writes_register()) {
+      const Shape shape = part.operand.shape;
+      const int64_t row = (shape & kCols) ? col_count : 1, pitch = (shape & kRows) ? row : 0;
+      add(part, at(part.operand.offset), pitch * static_cast<int64_t>(sizeof(float)), 0);
+      is_run = is_run && pitch == (part.from == From::kEach ? 0 : col_count);
+    } else {
+      add(part, nullptr, 0, 0);
+    }
+  }
+  if (is_run) {
+    col_count *= row_count;
+    row_count = 1;
+  }
+  kernels().fused(ops, static_cast<int>(end - ops), row_count, col_count);
 }
 
 void Frame::load(const Step& s) {

@@ -39,6 +39,13 @@ class Frame {
   int64_t rows = 1, cols = 1;    ///< of the present block
   std::vector<int64_t> base;     ///< per access: offset at the present parallel position
   std::vector<int64_t> current;  ///< the same with the reduce position
+  /// Of the present block of a matrix product.
+  struct Sums {
+    const float* data = nullptr;
+    int64_t pitch = 0;
+    float factor = 1;
+  };
+  Sums sums;
 
  private:
   int64_t lanes(Shape shape) const {
@@ -51,6 +58,7 @@ class Frame {
   void sequence(const Step& s);
   void reduce(const Step& s);
   void check(const Step& s);
+  void fused(const Step& s);
   template <class Visit>
   void visit_guarded(const Step& s, int64_t row_count, int64_t col_count, Visit visit);
   template <class Visit>

@@ -14,8 +14,13 @@
 namespace spyre::softdev {
 namespace {
 
-// Columns of a tile: its fp32 sums are still in the nearest caches when the epilogue takes them.
-constexpr int64_t kMaxCols = 128;
+// Columns of a tile, and sums of the tiles that are multiplied in a row: a matrix engine that was
+// idle takes microseconds to come to speed again, so it gets much to do before the epilogue takes
+// the sums, which are still in the second-level cache then.
+constexpr int64_t kMaxCols = 512;
+constexpr int64_t kSums = int64_t{1} << 16;
+// Operands that a task packs for tiles that are multiplied in a row, in codes.
+constexpr int64_t kTogetherCodes = int64_t{1} << 18;
 // A task's columns of the right operand, in codes: they stay in the second-level cache while tasks
 // of other rows use them.
 constexpr int64_t kStripCodes = int64_t{5} << 17;
@@ -68,8 +73,28 @@ struct Packed {
     data = reinterpret_cast<uint16_t*>(memory);
     scale = reinterpret_cast<int8_t*>(memory + code_bytes(batches));
   }
-  Block at(int64_t index) const { return {data + index * block_codes, scale[index]}; }
+  Block at(int64_t index) const {
+    const uint16_t* block = data + index * block_codes;
+    return {block, scale[index], engine().planes() ? block + block_codes / 2 : nullptr};
+  }
 };
+
+/// Packs a block, by run(where to, halves or not), in the form in which the engine takes it. Of
+/// `room`, `codes` are used, or so many of either plane.
+template <class Run>
+Block pack(uint16_t* out, int64_t room, int64_t codes, int8_t* scale, Run run) {
+  static thread_local Workspace staging;
+  if (engine().planes()) {
+    auto* packed = reinterpret_cast<uint16_t*>(staging.get(static_cast<size_t>(room)));
+    run(packed, nullptr);
+    uint16_t* low = out + room / 2;
+    kernels().codes_to_bf16(out, low, packed, codes);
+    return {out, kCodes, low};
+  }
+  const int8_t got = run(out, engine().half ? scale : nullptr);
+  if (got != kCodes) *scale = got;
+  return {out, got};
+}
 
 }  // namespace
 
@@ -152,11 +177,11 @@ Matmul::Side Matmul::make_side(int access, const Axis& axis) const {
 MatrixView Matmul::view(const Side& side, int64_t batch, void* const* buffers) const {
   const AccessPlan& a = plan_.accesses[static_cast<size_t>(side.access)];
   const program::BoundStage& stage = *plan_.stage;
+  const std::vector<int64_t>& stride = stage.accesses[static_cast<size_t>(side.access)].stride;
   int64_t start = a.offset;
   for (size_t i = batches_.loops.size(); i-- > 0;) {
     const size_t loop = batches_.loops[i];
-    start += batch % stage.loops[loop].extent *
-             stage.accesses[static_cast<size_t>(side.access)].stride[loop];
+    start += batch % stage.loops[loop].extent * stride[loop];
     batch /= stage.loops[loop].extent;
   }
   return {buffers[a.buffer],
@@ -169,7 +194,8 @@ MatrixView Matmul::view(const Side& side, int64_t batch, void* const* buffers) c
           side.outer_contiguous,
           side.inner_contiguous,
           a.indexed ? a.digits.data() : nullptr,
-          a.digits.size()};
+          a.digits.size(),
+          batches_.loops.empty() ? 0 : stride[batches_.loops.back()]};
 }
 
 bool Matmul::is_gemv(void* const* buffers) const {
@@ -216,7 +242,7 @@ void Matmul::run_gemv(int64_t first, int64_t last, void* const* buffers, ThreadP
         packed = batch;
       }
       kernels().gemv(product, kGemvColumns, x, m, view(right_, batch, buffers), col0, cols, depth);
-      epilogue(frame, batch, 0, m, col0, cols, {product, kGemvColumns, nullptr, cols});
+      epilogue(frame, batch, 0, m, col0, cols, {product, kGemvColumns, 0, cols, nullptr});
     }
   });
 }
@@ -238,8 +264,16 @@ void Matmul::cut() {
   while (tasks() < kFewTasks && t.rows > kLeastRows) t.rows = ceil_div(t.rows, 2);
   t.row_tiles = ceil_div(m, t.rows);
   t.strips = ceil_div(n, t.strip);
-  t.left_codes = t.rows * left_pitch(t.depth);
-  t.right_codes = t.width * t.depth;
+  const int64_t planes = engine().planes() ? 2 : 1;
+  t.left_codes = t.rows * left_pitch(t.depth) * planes;
+  t.right_codes = t.width * t.depth * planes;
+  t.tile_panels = ceil_div(t.cols, t.width);
+  t.tile_sums = t.rows * t.tile_panels * t.width;
+  t.together = 1;
+  if (t.strip == t.cols) {
+    const int64_t codes = t.left_codes + t.tile_panels * t.right_codes;
+    t.together = std::max<int64_t>(1, std::min(kSums / t.tile_sums, kTogetherCodes / codes));
+  }
   t.left_ahead = t.strips > 1 || (t.strip > t.cols && t.left_codes * t.depth_blocks > kLocalCodes);
   t.right_ahead = t.row_tiles > 1;
 }
@@ -306,20 +340,19 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
   };
   // Packs a block with *scale as the guess, and puts the scale it got there.
   auto pack_left = [&](uint16_t* out, int64_t batch, int64_t tile, int64_t block, int8_t* scale) {
-    const int64_t rows = std::min(t.rows, m - tile * t.rows);
-    const int8_t got =
-        kernels().pack_left(out, part(left_, batch, block), tile * t.rows, rows, depth_of(block),
-                            left_pitch(even_depth(block)), engine().half ? scale : nullptr);
-    if (got != kCodes) *scale = got;
-    return got;
+    const int64_t rows = std::min(t.rows, m - tile * t.rows), pitch = left_pitch(even_depth(block));
+    return pack(out, t.left_codes, rows * pitch, scale, [&](uint16_t* to, const int8_t* halves) {
+      return kernels().pack_left(to, part(left_, batch, block), tile * t.rows, rows,
+                                 depth_of(block), pitch, halves);
+    });
   };
   auto pack_right = [&](uint16_t* out, int64_t batch, int64_t panel, int64_t block, int8_t* scale) {
-    const int64_t cols = std::min(t.width, n - panel * t.width);
-    const int8_t got = kernels().pack_right(out, part(right_, batch, block), panel * t.width, cols,
-                                            depth_of(block), even_depth(block), t.width,
-                                            engine().pairs(), engine().half ? scale : nullptr);
-    if (got != kCodes) *scale = got;
-    return got;
+    const int64_t cols = std::min(t.width, n - panel * t.width), depth = even_depth(block);
+    return pack(
+        out, t.right_codes, depth * t.width, scale, [&](uint16_t* to, const int8_t* halves) {
+          return kernels().pack_right(to, part(right_, batch, block), panel * t.width, cols,
+                                      depth_of(block), depth, t.width, engine().pairs(), halves);
+        });
   };
 
   for (int64_t batch0 = first; batch0 < last; batch0 += group) {
@@ -335,53 +368,91 @@ void Matmul::run_tiles(int64_t first, int64_t last, void* const* buffers, Thread
                       tile = at / t.depth_blocks % p.tiles;
         const int64_t batch = batch0 + at / t.depth_blocks / p.tiles;
         uint16_t* out = p.data + at * p.block_codes;
-        p.scale[at] = left ? pack_left(out, batch, tile, block, &left_scale)
-                           : pack_right(out, batch, tile, block, &right_scale);
+        const Block packed = left ? pack_left(out, batch, tile, block, &left_scale)
+                                  : pack_right(out, batch, tile, block, &right_scale);
+        p.scale[at] = packed.scale;
       }
     });
     divide(batches * t.row_tiles * t.strips, cores, false, pool, [&](int64_t begin, int64_t end) {
       static thread_local Workspace converted, local;
-      static thread_local std::vector<Block> left;
-      const int64_t local_blocks = t.left_ahead ? 0 : t.strip > t.cols ? t.depth_blocks : 1;
-      auto* product = reinterpret_cast<float*>(local.get(static_cast<size_t>(
-          t.rows * t.cols * 4 + local_blocks * a.block_codes * 2 + b.block_codes * 2)));
-      auto* b_local = reinterpret_cast<uint16_t*>(product + t.rows * t.cols);
-      uint16_t* a_local = b_local + b.block_codes;
-      left.resize(static_cast<size_t>(t.depth_blocks));
+      static thread_local std::vector<Block> left, right;
+      static thread_local std::vector<int> exponents;  // of the panels' sums
+      const int64_t a_slots = t.left_ahead       ? 0
+                              : t.strip > t.cols ? t.depth_blocks
+                                                 : t.together,
+                    b_slots = right_ahead ? 0 : t.together * t.tile_panels;
+      auto* sums = reinterpret_cast<float*>(
+          local.get(static_cast<size_t>(t.together * t.tile_sums * 4 + a_slots * a.block_codes * 2 +
+                                        b_slots * b.block_codes * 2)));
+      auto* b_local = reinterpret_cast<uint16_t*>(sums + t.together * t.tile_sums);
+      uint16_t* a_local = b_local + b_slots * b.block_codes;
+      left.resize(static_cast<size_t>(std::max(t.together, t.depth_blocks)));
+      right.resize(static_cast<size_t>(t.together * t.tile_panels));
+      exponents.resize(right.size());
       int8_t left_scale = kFirstScale, right_scale = kFirstScale;
       Multiplier multiplier(converted);
       Frame frame(plan_, thread_arena(plan_.arena_bytes), buffers);
-      for (int64_t i = begin; i < end; ++i) {
-        // Rows fastest, so that columns of the right operand are used again at once.
-        const int64_t row = i % t.row_tiles, strip = i / t.row_tiles % t.strips,
-                      batch = i / t.row_tiles / t.strips;
-        const int64_t rows = std::min(t.rows, m - row * t.rows), col_begin = strip * t.strip,
-                      col_end = std::min(n, col_begin + t.strip);
-        for (int64_t col = col_begin; col < col_end; col += t.cols) {
-          const int64_t cols = std::min(t.cols, col_end - col), panel0 = col / t.width,
-                        count = ceil_div(cols, t.width);
-          int exponents[kMaxCols / 16] = {};  // of the panels' sums
-          for (int64_t block = 0; block < t.depth_blocks; ++block) {
-            Block& l = left[static_cast<size_t>(block)];
+
+      struct Tile {
+        int64_t batch, row, rows, col, cols, panel, panels;
+      };
+      // Rows fastest, so that columns of the right operand are used again at once.
+      auto tile_of = [&](int64_t task, int64_t col_in_strip) {
+        const int64_t row = task % t.row_tiles, strip = task / t.row_tiles % t.strips;
+        const int64_t col = strip * t.strip + col_in_strip,
+                      cols = std::min({t.cols, t.strip - col_in_strip, n - col});
+        return Tile{task / t.row_tiles / t.strips,
+                    row,
+                    std::min(t.rows, m - row * t.rows),
+                    col,
+                    cols,
+                    col / t.width,
+                    ceil_div(cols, t.width)};
+      };
+      // Tiles at these columns of the strips of tasks [first_task, first_task + count).
+      auto run_tiles_of = [&](int64_t first_task, int64_t count, int64_t col_in_strip) {
+        for (int64_t block = 0; block < t.depth_blocks; ++block) {
+          const int64_t kept_left = t.strip > t.cols ? block : 0;
+          for (int64_t j = 0; j < count; ++j) {
+            const Tile tile = tile_of(first_task + j, col_in_strip);
+            Block& l = left[static_cast<size_t>(kept_left + j)];
             if (t.left_ahead) {
-              l = a.at((batch * a.tiles + row) * t.depth_blocks + block);
-            } else if (col == col_begin) {
-              uint16_t* out = a_local + (local_blocks > 1 ? block * a.block_codes : 0);
+              l = a.at((tile.batch * a.tiles + tile.row) * t.depth_blocks + block);
+            } else if (col_in_strip == 0) {
+              uint16_t* out = a_local + (kept_left + j) * a.block_codes;
+              l = pack_left(out, batch0 + tile.batch, tile.row, block, &left_scale);
               multiplier.forget();
-              l = {out, pack_left(out, batch0 + batch, row, block, &left_scale)};
             }
-            for (int64_t panel = panel0; panel < panel0 + count; ++panel) {
-              const Block r = right_ahead ? b.at((batch * b.tiles + panel) * t.depth_blocks + block)
-                                          : Block{b_local, pack_right(b_local, batch0 + batch,
-                                                                      panel, block, &right_scale)};
-              multiplier.run(l, rows, r, t.width, even_depth(block),
-                             product + (panel - panel0) * t.width, t.cols, block > 0,
-                             &exponents[panel - panel0]);
+            for (int64_t p = 0; p < tile.panels; ++p) {
+              const int64_t slot = j * t.tile_panels + p, panel = tile.panel + p;
+              uint16_t* out = b_local + slot * b.block_codes;
+              right[static_cast<size_t>(slot)] =
+                  right_ahead ? b.at((tile.batch * b.tiles + panel) * t.depth_blocks + block)
+                              : pack_right(out, batch0 + tile.batch, panel, block, &right_scale);
             }
           }
-          epilogue(frame, batch0 + batch, row * t.rows, rows, col, cols,
-                   {product, t.cols, exponents, t.width});
+          for (int64_t j = 0; j < count; ++j) {
+            const Tile tile = tile_of(first_task + j, col_in_strip);
+            for (int64_t slot = j * t.tile_panels; slot < j * t.tile_panels + tile.panels; ++slot) {
+              multiplier.run(left[static_cast<size_t>(kept_left + j)], tile.rows,
+                             right[static_cast<size_t>(slot)], t.width, even_depth(block),
+                             sums + slot * t.rows * t.width, t.width, block > 0,
+                             &exponents[static_cast<size_t>(slot)]);
+            }
+          }
         }
+        for (int64_t j = 0; j < count; ++j) {
+          const Tile tile = tile_of(first_task + j, col_in_strip);
+          epilogue(frame, batch0 + tile.batch, tile.row * t.rows, tile.rows, tile.col, tile.cols,
+                   {sums + j * t.tile_sums, t.width, t.rows * t.width, t.width,
+                    &exponents[static_cast<size_t>(j * t.tile_panels)]});
+        }
+      };
+      for (int64_t i = begin; i < end;) {
+        const int64_t count = ceil_div(end - i, ceil_div(end - i, t.together)),
+                      columns = std::min(t.strip, n - i / t.row_tiles % t.strips * t.strip);
+        for (int64_t col = 0; col < columns; col += t.cols) run_tiles_of(i, count, col);
+        i += count;
       }
     });
   }
@@ -403,23 +474,24 @@ void Matmul::epilogue(Frame& frame, int64_t batch, int64_t row0, int64_t rows, i
   };
   const int64_t row_run = plan_.row_extent, col_run = plan_.col_extent;
   for (int64_t r = row0; r < row0 + rows; r += frame.rows) {
-    frame.rows = std::min({row0 + rows - r, row_run - r % row_run, stage.block_rows});
+    frame.rows = std::min(row0 + rows - r, row_run - r % row_run);
+    if (!plan_.any_rows) frame.rows = std::min(frame.rows, stage.block_rows);
     for (int64_t c = col0; c < col0 + cols; c += frame.cols) {
-      frame.cols = std::min({col0 + cols - c, col_run - c % col_run, stage.block_lanes});
+      const int64_t at = c - col0, panel = at / sums.width;
+      frame.cols = std::min(
+          {cols - at, (panel + 1) * sums.width - at, col_run - c % col_run, stage.block_lanes});
       for (size_t a = 0; a < frame.base.size(); ++a) frame.base[a] = plan_.accesses[a].offset;
       move(batches_, batch);
       move(rows_, r);
       move(cols_, c);
       frame.current = frame.base;
-      auto* to = reinterpret_cast<float*>(frame.at(plan_.product.offset));
-      for (int64_t done = 0; done < frame.cols;) {
-        const int64_t at = c - col0 + done, panel = at / sums.width,
-                      count = std::min(frame.cols - done, (panel + 1) * sums.width - at);
-        const float factor =
-            sums.exponents == nullptr ? 1.0f : std::ldexp(1.0f, -sums.exponents[panel]);
-        kernels().scale_rows(to + done, frame.cols, sums.data + (r - row0) * sums.pitch + at,
-                             sums.pitch, frame.rows, count, factor);
-        done += count;
+      frame.sums = {
+          sums.data + panel * sums.panel + (r - row0) * sums.pitch + at - panel * sums.width,
+          sums.pitch, sums.exponents == nullptr ? 1.0f : std::ldexp(1.0f, -sums.exponents[panel])};
+      if (plan_.keeps_product) {
+        auto* to = reinterpret_cast<float*>(frame.at(plan_.product.offset));
+        kernels().scale_rows(to, frame.cols, frame.sums.data, sums.pitch, frame.rows, frame.cols,
+                             frame.sums.factor);
       }
       for (size_t p = 1; p < plan_.phases.size(); ++p) frame.run(plan_.phases[p].steps);
     }

@@ -51,13 +51,15 @@ class Matmul {
     int64_t depth, depth_blocks;      // operands are packed in blocks
     bool left_ahead, right_ahead;     // packed beforehand, as several tasks use it
     int64_t left_codes, right_codes;  // of a packed block
+    int64_t tile_panels, tile_sums;
+    int64_t together;  // tasks whose tiles are multiplied in a row
   };
-  /// The sums of a tile, times 2^exponent of their panel; null: times 1.
+  /// The sums of a tile, panel after panel, times 2^exponent of their panel; null: times 1.
   struct Sums {
     const float* data;
-    int64_t pitch;
+    int64_t pitch, panel;  // from row to row, and from panel to panel
+    int64_t width;         // of a panel
     const int* exponents;
-    int64_t width;
   };
 
   void classify();

@@ -10,15 +10,6 @@ namespace {
 
 namespace blas = at::native::cpublas;
 
-void split(const Block& block, int64_t codes, uint16_t* high, uint16_t* low) {
-  const uint16_t* data = block.data;
-  if (block.is_half()) {
-    kernels().half_to_codes(high, data, codes, block.scale);
-    data = high;
-  }
-  kernels().codes_to_bf16(high, low, data, codes);
-}
-
 }  // namespace
 
 const Engine& engine() {
@@ -38,6 +29,7 @@ void Multiplier::run(const Block& a, int64_t m, const Block& b, int64_t width, i
                      float* c, int64_t ldc, bool add, int* exponent) {
   if (!engine().pairs()) return plain(a, m, b, width, depth, c, ldc, add);
   used_ = true;
+  if (engine().planes()) return in_bfloat16(a, m, b, width, depth, c, ldc, add);
   if (a.is_half() && b.is_half()) {
     add_product({a.data, a.scale}, m, {b.data, b.scale}, width, depth, c, ldc, add, exponent);
     return;
@@ -54,7 +46,8 @@ void Multiplier::run(const Block& a, int64_t m, const Block& b, int64_t width, i
     }
     *exponent = 0;
     converted_ = nullptr;
-    return in_bfloat16(a, m, b, width, depth, c, ldc, add);
+    return in_bfloat16(split(a, m * left_pitch(depth), memory_), m,
+                       split(b, width * depth, right_memory), width, depth, c, ldc, add);
   }
   for (int i = 0; i < left_.count; ++i) {
     for (int j = 0; j < right.count; ++j) {
@@ -69,9 +62,7 @@ Multiplier::Levels Multiplier::levels(const Block& block, int64_t codes, uint16_
   if (block.is_half()) return {{{block.data, block.scale}, {}}, 1};
   uint16_t *high = memory, *low = memory + codes;
   int scale = 0, lower_scale = 0;
-  if (!engine().half ||
-      !kernels().codes_to_halves(high, low, block.data, codes, &scale, &lower_scale))
-    return {};
+  if (!kernels().codes_to_halves(high, low, block.data, codes, &scale, &lower_scale)) return {};
   return {{{high, scale}, {low, lower_scale}}, 2};
 }
 
@@ -88,23 +79,30 @@ void Multiplier::add_product(const Level& a, int64_t m, const Level& b, int64_t 
                c, true);
 }
 
+/// A block of halves or codes as bfloat16 planes.
+Block Multiplier::split(const Block& block, int64_t codes, uint16_t* memory) const {
+  uint16_t *high = memory, *low = memory + codes;
+  const uint16_t* data = block.data;
+  if (block.is_half()) {
+    kernels().half_to_codes(high, data, codes, block.scale);
+    data = high;
+  }
+  kernels().codes_to_bf16(high, low, data, codes);
+  return {high, kCodes, low};
+}
+
 void Multiplier::in_bfloat16(const Block& a, int64_t m, const Block& b, int64_t width,
                              int64_t depth, float* c, int64_t ldc, bool add) {
   const int64_t pitch = left_pitch(depth);
-  uint16_t *a_high = memory_, *a_low = a_high + kMaxBlockRows * kMaxLeftPitch;
-  uint16_t *b_high = a_low + kMaxBlockRows * kMaxLeftPitch,
-           *b_low = b_high + kPanel * kMaxBlockDepth;
-  split(a, m * pitch, a_high, a_low);
-  split(b, width * depth, b_high, b_low);
   auto product = [&](const uint16_t* left, const uint16_t* right, bool add_to) {
     blas::brgemm(m, width, depth, pitch, width, ldc, add_to,
                  reinterpret_cast<const at::BFloat16*>(left),
                  reinterpret_cast<const at::BFloat16*>(right), c, true);
   };
-  // lo * lo is below what fp32 keeps of the rest.
-  product(a_high, b_high, add);
-  product(a_high, b_low, true);
-  product(a_low, b_high, true);
+  product(a.data, b.data, add);
+  product(a.data, b.low, true);
+  product(a.low, b.data, true);
+  product(a.low, b.low, true);
 }
 
 void Multiplier::plain(const Block& a, int64_t m, const Block& b, int64_t width, int64_t depth,

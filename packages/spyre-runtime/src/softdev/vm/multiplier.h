@@ -13,6 +13,8 @@ struct Engine {
   bool half;
   bool bfloat16;
   bool pairs() const { return half || bfloat16; }
+  /// Operands are packed as the bfloat16 planes that their products take.
+  bool planes() const { return bfloat16 && !half; }
 };
 const Engine& engine();
 
@@ -35,10 +37,12 @@ inline int64_t left_pitch(int64_t depth) {
 inline constexpr int64_t kMaxLeftPitch = kMaxBlockDepth + 32;
 
 /// A packed block: rows x depth of the left operand, or depth x width of the right one. Holds IEEE
-/// half numbers of the values times 2^scale or, with scale kCodes, SEN169 codes.
+/// half numbers of the values times 2^scale or, with scale kCodes, SEN169 codes; or two planes of
+/// bfloat16 numbers, `data` and `low`, whose sums are the values.
 struct Block {
   const uint16_t* data;
   int8_t scale;
+  const uint16_t* low = nullptr;
   bool is_half() const { return scale != kCodes; }
 };
 
@@ -72,6 +76,7 @@ class Multiplier {
   Levels levels(const Block& block, int64_t codes, uint16_t* memory);
   void add_product(const Level& a, int64_t m, const Level& b, int64_t width, int64_t depth,
                    float* c, int64_t ldc, bool add, int* exponent);
+  Block split(const Block& block, int64_t codes, uint16_t* memory) const;
   void in_bfloat16(const Block& a, int64_t m, const Block& b, int64_t width, int64_t depth,
                    float* c, int64_t ldc, bool add);
   void plain(const Block& a, int64_t m, const Block& b, int64_t width, int64_t depth, float* c,

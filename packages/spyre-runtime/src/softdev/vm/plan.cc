@@ -6,6 +6,7 @@
 #include <map>
 
 #include "program/check.h"
+#include "softdev/vm/fuse.h"
 
 namespace spyre::softdev {
 namespace {
@@ -56,12 +57,24 @@ double lane_cost(Op op) {
   }
 }
 
+double lane_cost(const Step& s) {
+  if (s.kind != Step::Kind::kFused) return lane_cost(s.op);
+  double cost = 0;
+  for (const FusedPart& part : s.fused) {
+    if (part.access >= 0) cost += lane_cost(Op::load);
+    if (part.kind == FusedKind::kMap || part.kind == FusedKind::kMapLeft)
+      cost += lane_cost(part.op);
+  }
+  return cost;
+}
+
 /// A value that some step computes.
 struct Value {
   Shape shape = kScalar;
   uint8_t bytes = 4;
-  int first = 0, last = 0;  // positions of the step that defines it and the last that reads it
-  int birth_phase = 0;      // -1: constant
+  // Positions of the step that defines it and the last that reads it; -1: no step does.
+  int first = -1, last = -1;
+  int birth_phase = 0;  // -1: constant
   // Lane i is written after lane i of every operand is read, and operands have lanes of this size:
   // the step may write over an operand that dies with it.
   bool in_place = false;
@@ -84,6 +97,8 @@ class Planner {
     }
     value_of_.assign(static_cast<size_t>(registers), -1);
     for (size_t p = 0; p < stage_.phases.size(); ++p) plan_phase(p);
+    fuse();
+    find_lives();
     place_registers();
     estimate();
     return std::move(plan_);
@@ -150,20 +165,13 @@ class Planner {
     Value v;
     v.shape = shape;
     v.bytes = static_cast<uint8_t>(bytes);
-    v.first = v.last = position_;
     v.birth_phase = static_cast<int>(phase_);
     values_.push_back(v);
     return static_cast<int>(values_.size()) - 1;
   }
 
-  Operand read(int value) {
-    Value& v = values_[static_cast<size_t>(value)];
-    v.last = position_;
-    return {static_cast<uint32_t>(value),
-            v.shape};  // the offset is a value number until registers are placed
-  }
-
-  Operand write(int value) {
+  /// The offset is a value's number until registers are placed.
+  Operand operand(int value) const {
     return {static_cast<uint32_t>(value), values_[static_cast<size_t>(value)].shape};
   }
 
@@ -183,11 +191,7 @@ class Planner {
            lanes();
   }
 
-  Step& emit(Step step) {
-    steps_->push_back(step);
-    ++position_;
-    return steps_->back();
-  }
+  void emit(Step step) { steps_->push_back(std::move(step)); }
 
   /// The value in a wider shape.
   int expand(int value, Shape shape) {
@@ -199,8 +203,8 @@ class Planner {
     Step s;
     s.kind = Step::Kind::kExpand;
     s.bytes = static_cast<uint8_t>(bytes);
-    s.args[0] = read(value);
-    s.dst = write(wide);
+    s.args[0] = operand(value);
+    s.dst = operand(wide);
     emit(s);
     remember(key, wide);
     return wide;
@@ -231,18 +235,14 @@ class Planner {
     phase_ = p;
     reduce_ = phase.reduce;
     steps_ = &plan_.phases.back().steps;
-    phase_first_.push_back(position_);
     if (stage_.schedule == Schedule::kMatmul && p == 0) {
       const Instr& dot = phase.body.back();
-      ++position_;
       const int value = new_value(lanes(), 4);
       value_of_[static_cast<size_t>(dot.dst)] = value;
       product_ = value;
     } else {
       for (const Instr& in : phase.body) instruction(in);
     }
-    ++position_;
-    phase_last_.push_back(position_);
     if (phase.reduce && plan_.reduce_steps != 1) forget(p);
     plan_.phases.back().reductions.clear();
   }
@@ -303,12 +303,12 @@ class Planner {
   Shape guards(const Instr& in, Step* s) {
     Shape shape = kScalar;
     if (in.index >= 0) {
-      s->index = read(value_of_[static_cast<size_t>(in.index)]);
+      s->index = operand(value_of_[static_cast<size_t>(in.index)]);
       s->has_index = true;
       shape = shape | s->index.shape;
     }
     if (in.predicate >= 0) {
-      s->predicate = read(value_of_[static_cast<size_t>(in.predicate)]);
+      s->predicate = operand(value_of_[static_cast<size_t>(in.predicate)]);
       s->masked = true;
       shape = shape | s->predicate.shape;
     }
@@ -325,7 +325,7 @@ class Planner {
     s.bytes = a.codec >= Codec::kInt8 ? 8 : 4;
     const Shape shape = access_shape(in.access) | guards(in, &s);
     const int value = new_value(shape, s.bytes);
-    s.dst = write(value);
+    s.dst = operand(value);
     emit(s);
     return value;
   }
@@ -340,7 +340,7 @@ class Planner {
     s.indexed = a.indexed;
     s.bytes = a.codec >= Codec::kInt8 ? 8 : 4;
     guards(in, &s);
-    s.args[0] = read(value);
+    s.args[0] = operand(value);
     s.dst.shape = lanes();
     emit(s);
     ++epoch_;
@@ -353,7 +353,7 @@ class Planner {
     s.access = in.access;
     s.bytes = 8;
     const int value = new_value(access_shape(in.access), 8);
-    s.dst = write(value);
+    s.dst = operand(value);
     emit(s);
     return value;
   }
@@ -366,9 +366,9 @@ class Planner {
     s.wrap = in.wrap;
     s.bytes = 8;
     const Shape shape = guards(in, &s) | shape_of(arg(in, 0));
-    s.args[0] = read(expand(arg(in, 0), shape));
+    s.args[0] = operand(expand(arg(in, 0), shape));
     const int value = new_value(shape, 8);
-    s.dst = write(value);
+    s.dst = operand(value);
     emit(s);
     return value;
   }
@@ -381,22 +381,18 @@ class Planner {
     s.kind = Step::Kind::kReduce;
     s.op = in.op;
     s.access = in.access;
-    s.args[0] = read(source);
-    // Accumulators live from the start of the phase; an arg reduction gives its positions.
+    s.args[0] = operand(source);
+    // An arg reduction gives its positions.
     const int bytes = values_[static_cast<size_t>(source)].bytes;
     const int acc = new_value(shape, bytes);
     int aux = acc;
     if (sums || args) aux = new_value(shape, args ? 8 : 4);
-    for (int v : {acc, aux}) values_[static_cast<size_t>(v)].first = phase_first_.back();
     s.acc = static_cast<uint32_t>(acc);
     s.aux = static_cast<uint32_t>(aux);
     s.bytes = static_cast<uint8_t>(bytes);
     const int result = args ? aux : acc;
-    s.dst = write(result);
+    s.dst = operand(result);
     emit(s);
-    // They are combined after the phase's last step.
-    accumulators_.push_back(acc);
-    accumulators_.push_back(aux);
     return result;
   }
 
@@ -421,12 +417,12 @@ class Planner {
       for (int i = 0; i < s.arity; ++i) args[i] = expand(args[i], shape);
     }
     s.map = modes[static_cast<size_t>(mode)];
-    for (int i = 0; i < s.arity; ++i) s.args[i] = read(args[i]);
+    for (int i = 0; i < s.arity; ++i) s.args[i] = operand(args[i]);
     const int value = new_value(shape, s.bytes);
     values_.back().in_place = !s.by_row && std::all_of(args, args + s.arity, [&](int a) {
       return values_[static_cast<size_t>(a)].bytes == s.bytes;
     });
-    s.dst = write(value);
+    s.dst = operand(value);
     emit(s);
     return value;
   }
@@ -454,18 +450,90 @@ class Planner {
     return ((shape & kRows) ? stage_.block_rows : 1) * ((shape & kCols) ? stage_.block_lanes : 1);
   }
 
-  /// A value lives to the end of every phase with several blocks that reads it and did not make it.
-  void stretch_lives() {
-    for (int v : accumulators_) {
-      Value& value = values_[static_cast<size_t>(v)];
-      value.last = std::max(value.last, phase_last_[static_cast<size_t>(value.birth_phase)]);
+  /// Calls visit(operand, is_written) for all that a step reads and writes.
+  template <class Visit>
+  void visit_operands(Step& s, Visit visit) {
+    for (int i = 0; i < s.reads(); ++i) visit(s.args[i], false);
+    if (s.has_index) visit(s.index, false);
+    if (s.masked) visit(s.predicate, false);
+    for (FusedPart& part : s.fused) {
+      if (part.reads_register() || part.writes_register())
+        visit(part.operand, part.writes_register());
+    }
+    if (s.kind != Step::Kind::kStore && s.kind != Step::Kind::kFused) visit(s.dst, true);
+  }
+
+  void fuse() {
+    if (stage_.block_lanes < kRowCallLanes) return;
+    std::vector<ValueFacts> facts(values_.size());
+    for (size_t v = 0; v < values_.size(); ++v) facts[v].shape = values_[v].shape;
+    for (PhasePlan& phase : plan_.phases) {
+      for (Step& s : phase.steps) {
+        visit_operands(s, [&](const Operand& o, bool is_written) {
+          if (!is_written) ++facts[o.offset].reads;
+        });
+      }
+    }
+    for (PhasePlan& phase : plan_.phases) {
+      reduce_ = phase.reduce;
+      phase.steps = fuse_steps(phase.steps, facts, plan_.accesses, lanes(), product_);
+      for (const Step& s : phase.steps) allow_in_place(s);
+    }
+  }
+
+  /// What a fused step writes last may lie where blocks lie that it read.
+  void allow_in_place(const Step& s) {
+    bool blocks_only = true;
+    const FusedPart* last = nullptr;
+    for (const FusedPart& part : s.fused) {
+      if (part.writes_register()) {
+        values_[part.operand.offset].in_place = false;
+        last = &part;
+      } else if (part.reads_register()) {
+        last = nullptr;
+        const bool is_constant = values_[part.operand.offset].birth_phase < 0;
+        blocks_only = blocks_only && (is_constant || part.operand.shape == s.dst.shape);
+      }
+    }
+    if (last != nullptr) values_[last->operand.offset].in_place = blocks_only;
+  }
+
+  void find_lives() {
+    int position = 0;
+    auto visit = [&](const Operand& o, bool is_written) {
+      Value& v = values_[o.offset];
+      if (is_written && v.first < 0) v.first = position;
+      v.last = position;
+    };
+    for (size_t p = 0; p < plan_.phases.size(); ++p) {
+      phase_first_.push_back(position);
+      if (p == 0 && product_ >= 0) visit(operand(product_), true);
+      for (Step& s : plan_.phases[p].steps) {
+        visit_operands(s, visit);
+        if (s.kind == Step::Kind::kReduce) {
+          // Accumulators live from the start of the phase to its end, where they are combined.
+          for (uint32_t v : {s.acc, s.aux}) values_[v].first = phase_first_[p];
+        }
+        ++position;
+      }
+      phase_last_.push_back(++position);
+    }
+    plan_.keeps_product = product_ >= 0 && values_[static_cast<size_t>(product_)].last > 0;
+    for (PhasePlan& phase : plan_.phases) {
+      for (const Step& s : phase.steps) {
+        if (s.kind != Step::Kind::kReduce) continue;
+        for (uint32_t v : {s.acc, s.aux}) {
+          const int end = phase_last_[static_cast<size_t>(values_[v].birth_phase)];
+          values_[v].last = std::max(values_[v].last, end);
+        }
+      }
     }
     for (Value& v : values_) {
       if (v.birth_phase < 0) {
-        v.first = -1;
-        v.last = position_ + 1;
+        v.last = position + 1;
         continue;
       }
+      // It lives to the end of every phase with several blocks that reads it and did not make it.
       for (size_t p = 0; p < phase_first_.size(); ++p) {
         const bool reads_across = static_cast<int>(p) > v.birth_phase &&
                                   v.last >= phase_first_[p] && v.last < phase_last_[p];
@@ -475,7 +543,6 @@ class Planner {
   }
 
   void place_registers() {
-    stretch_lives();
     std::vector<int> order(values_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
@@ -489,6 +556,7 @@ class Planner {
     uint32_t top = 0;
     for (int v : order) {
       Value& value = values_[static_cast<size_t>(v)];
+      if (value.first < 0 && value.birth_phase >= 0) continue;  // no register holds it
       const auto bytes = static_cast<uint32_t>(
           (lanes_of(value.shape) * value.bytes + kAlignment - 1) / kAlignment * kAlignment);
       auto slot = std::find_if(slots.begin(), slots.end(), [&](const Slot& s) {
@@ -507,13 +575,7 @@ class Planner {
     auto place = [&](Operand& o) { o.offset = values_[o.offset].offset; };
     for (PhasePlan& phase : plan_.phases) {
       for (Step& s : phase.steps) {
-        if (s.kind != Step::Kind::kStore) place(s.dst);
-        const int count = s.kind == Step::Kind::kMap                                       ? s.arity
-                          : s.kind == Step::Kind::kLoad || s.kind == Step::Kind::kSequence ? 0
-                                                                                           : 1;
-        for (int i = 0; i < count; ++i) place(s.args[i]);
-        if (s.has_index) place(s.index);
-        if (s.masked) place(s.predicate);
+        visit_operands(s, [&](Operand& o, bool) { place(o); });
         if (s.kind == Step::Kind::kReduce) {
           s.acc = values_[s.acc].offset;
           s.aux = values_[s.aux].offset;
@@ -522,8 +584,12 @@ class Planner {
       }
     }
     for (Constant& c : plan_.constants) c.offset = values_[c.offset].offset;
-    if (product_ >= 0) {
-      plan_.product = write(product_);
+    plan_.any_rows = std::none_of(values_.begin(), values_.end(), [](const Value& v) {
+      return v.first >= 0 && (v.shape & kRows) != 0;
+    });
+    plan_.scale.code = kernels().fused_code(FusedKind::kMap, From::kEach, Op::mul);
+    if (plan_.keeps_product) {
+      plan_.product = operand(product_);
       place(plan_.product);
     }
   }
@@ -533,9 +599,8 @@ class Planner {
     for (const PhasePlan& phase : plan_.phases) {
       double per_block = 0;
       for (const Step& s : phase.steps) {
-        per_block += 8 + lane_cost(s.op) *
-                             static_cast<double>(lanes_of(s.dst.shape | s.args[0].shape)) *
-                             (s.indexed || s.masked ? 10 : 1);
+        const auto lanes = static_cast<double>(lanes_of(s.dst.shape | s.args[0].shape));
+        per_block += 8 + lane_cost(s) * lanes * (s.indexed || s.masked ? 10 : 1);
       }
       total += per_block * static_cast<double>(plan_.units) *
                static_cast<double>(phase.reduce ? plan_.reduce_steps : 1);
@@ -556,11 +621,9 @@ class Planner {
   std::vector<Value> values_;
   std::vector<int> value_of_;
   std::map<std::vector<int64_t>, int> known_;
-  std::vector<int> accumulators_;
   std::vector<int> phase_first_, phase_last_;
   size_t phase_ = 0;
   bool reduce_ = false;
-  int position_ = 0;
   int64_t epoch_ = 0;
   int product_ = -1;
 };

@@ -30,8 +30,24 @@ struct Operand {
   Shape shape = kScalar;
 };
 
+/// An op of a fused step: what it reads or writes besides the lanes that are held.
+struct FusedPart {
+  FusedKind kind{};
+  From from{};
+  bool is_product = false;  ///< kTake: the sums of the matrix product, where they are
+  Op op{};
+  FusedCode code{};
+  int32_t access = -1;  ///< where it loads or stores; -1: `operand`, if anything
+  Operand operand;
+
+  bool reads_register() const {
+    return (from == From::kLanes || from == From::kEach) && access < 0 && !is_product;
+  }
+  bool writes_register() const { return kind == FusedKind::kKeep && access < 0; }
+};
+
 struct Step {
-  enum class Kind : uint8_t { kMap, kLoad, kStore, kSequence, kExpand, kReduce, kCheck };
+  enum class Kind : uint8_t { kMap, kLoad, kStore, kSequence, kExpand, kReduce, kCheck, kFused };
   Kind kind{};
   Op op{};
   bool by_row = false;   ///< kMap: one call per row, as operands differ in shape
@@ -49,6 +65,18 @@ struct Step {
   uint32_t aux = 0;  ///< kReduce: arena offset of the auxiliary accumulators
   uint32_t acc = 0;  ///< kReduce: arena offset of the accumulators
   int64_t imm = 0;
+  std::vector<FusedPart> fused;
+
+  /// How many of `args` it reads.
+  int reads() const {
+    switch (kind) {
+      case Kind::kMap: return arity;
+      case Kind::kLoad:
+      case Kind::kSequence:
+      case Kind::kFused: return 0;
+      default: return 1;
+    }
+  }
 };
 
 /// Constants, written once into every arena.
@@ -95,7 +123,10 @@ struct StagePlan {
   int64_t reduce_steps = 1;       ///< blocks of the reduce loops; 0 if they are empty
   int64_t row_extent = 1, col_extent = 1;
   size_t arena_bytes = 0;
-  Operand product;  ///< matmul: register of the dot
+  Operand product;             ///< matmul: register of the dot
+  FusedPart scale;             ///< matmul: what scales the sums, in fused steps
+  bool keeps_product = false;  ///< some step reads it from there
+  bool any_rows = false;       ///< no register has rows: a block may have any number of them
   bool horizontal = false;
   double cost_ns = 0;  ///< on one thread
 };

@@ -25,8 +25,6 @@ bool all_float(const Call& call, int first, int last) {
   return true;
 }
 
-at::Tensor wide(const at::Tensor& tensor) { return tensor.to(ScalarType::Float); }
-
 /// All dimensions but one.
 std::vector<int64_t> others(const at::Tensor& tensor, int64_t kept) {
   std::vector<int64_t> dims;

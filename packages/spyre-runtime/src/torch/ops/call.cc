@@ -57,7 +57,7 @@ bool Call::outputs_are(c10::Device device, c10::ArrayRef<c10::ScalarType> dtypes
 void Call::deliver(std::vector<at::Tensor> results) {
   for (size_t i = 0; has_output() && i < results.size(); ++i) {
     at::Tensor out = output(static_cast<int>(i));
-    at::native::resize_output(out, results[i].sizes());
+    resize_out(out, results[i].sizes());
     out.copy_(results[i]);
     results[i] = std::move(out);
   }
@@ -72,6 +72,11 @@ void Call::finish_values(std::vector<c10::IValue> results) {
 void Call::finish(std::vector<at::Tensor> results) {
   torch::jit::drop(stack_, signature_.argument_count);
   for (at::Tensor& result : results) stack_.emplace_back(std::move(result));
+}
+
+void resize_out(const at::Tensor& out, at::IntArrayRef size) {
+  at::native::resize_output(out, size);
+  at::assert_no_internal_overlap(out);
 }
 
 OutTensor::OutTensor(const at::Tensor& result, const at::Tensor& input, bool may_be_input)

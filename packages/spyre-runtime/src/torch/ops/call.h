@@ -62,6 +62,9 @@ class Call {
   const c10::IValue* arguments_;
 };
 
+/// Gives an out tensor its size. It must not overlap itself.
+void resize_out(const at::Tensor& out, at::IntArrayRef size);
+
 /// An out tensor that may overlap an input in part: then the result is made beside it first.
 class OutTensor {
  public:

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that have no composite kernel in PyTorch, put together from ones that are native here.
+#include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/addr_native.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/any.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/floor.h>
@@ -12,7 +13,6 @@
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
-#include <ATen/ops/native_group_norm_native.h>
 #include <ATen/ops/neg.h>
 #include <ATen/ops/pixel_shuffle_native.h>
 #include <ATen/ops/pixel_unshuffle_native.h>
@@ -20,6 +20,8 @@
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <optional>
@@ -73,12 +75,18 @@ bool mse_loss_backward(Call& call) {
   return true;
 }
 
+/// Numbers, not truths.
+bool has_numbers(const at::Tensor& tensor) {
+  const char type = type_class(tensor.scalar_type());
+  return type == 'f' || type == 'i';
+}
+
 /// isin(elements, test_elements, assume_unique, invert): each against each.
 bool isin(Call& call) {
   const at::Tensor& elements = call.tensor(0);
   const at::Tensor& tests = call.tensor(1);
   if (!is_spyre(elements) || !is_spyre(tests) || elements.device() != tests.device() ||
-      type_class(elements.scalar_type()) == 0 || type_class(tests.scalar_type()) == 0 ||
+      !has_numbers(elements) || !has_numbers(tests) ||
       !call.outputs_are(elements.device(), {c10::ScalarType::Bool}) ||
       elements.numel() * tests.numel() > kMostComparisons)
     return false;
@@ -100,33 +108,62 @@ bool equal(Call& call) {
   return true;
 }
 
-/// histc(self, bins, min, max) with bounds: each element against each bin.
+/// histc(self, bins, min, max) with bounds.
 bool histc(Call& call) {
   const at::Tensor& self = call.tensor(0);
+  const c10::ScalarType dtype = self.scalar_type();
   const at::Tensor out = call.output();
-  TORCH_CHECK(!out.defined() || out.scalar_type() == self.scalar_type(),
+  TORCH_CHECK(!out.defined() || out.scalar_type() == dtype,
               "torch.histogram: input tensor and hist tensor should have the same dtype, but got "
               "input ",
-              self.scalar_type(), " and hist ",
-              out.defined() ? out.scalar_type() : self.scalar_type(),
+              dtype, " and hist ", out.defined() ? out.scalar_type() : dtype,
               "; give an out of the dtype of the input");
   const int64_t bins = call[1].toInt();
-  if (!is_spyre(self) || type_class(self.scalar_type()) == 0 ||
-      self.scalar_type() == c10::ScalarType::Bool || bins < 1 ||
-      self.numel() * bins > kMostComparisons ||
-      !call.outputs_are(self.device(), {self.scalar_type()}))
+  if (!is_spyre(self) || !has_numbers(self) || bins < 1 ||
+      !call.outputs_are(self.device(), {dtype}))
     return false;
-  // Bounds are numbers of the dtype in which elements are compared.
-  const double low = call[2].toScalar().to<float>(), high = call[3].toScalar().to<float>();
+  // An element that equals a bound lies inside, so bounds are rounded as elements are.
+  const double bounds[] = {call[2].toScalar().toDouble(), call[3].toScalar().toDouble()};
+  const double low = stored_number(bounds[0], dtype), high = stored_number(bounds[1], dtype);
   // Equal bounds stand for those of the elements.
-  if (!(low < high) || !std::isfinite(low) || !std::isfinite(high)) return false;
-  const at::Tensor x = self.reshape({-1, 1}).to(c10::ScalarType::Float);
+  if (!(low < high) || !std::isfinite(bounds[0]) || !std::isfinite(bounds[1])) return false;
+  const at::Tensor x = wide(self.reshape({-1}));
+  const at::Tensor is_inside = at::logical_and(at::ge(x, low), at::le(x, high));
   const at::Tensor bin = at::floor((x - low) * static_cast<double>(bins) / (high - low))
                              .clamp_max(static_cast<double>(bins - 1));
-  const at::Tensor is_inside = at::logical_and(at::ge(x, low), at::le(x, high));
-  const at::Tensor numbers = at::arange(bins, x.options().dtype(c10::ScalarType::Int));
-  const at::Tensor counts = at::sum(at::logical_and(at::eq(bin, numbers), is_inside), 0);
-  call.deliver({counts.to(self.scalar_type())});
+  const at::Tensor counts = at::zeros({bins}, self.options().dtype(c10::ScalarType::Long));
+  counts.scatter_add_(0, at::where(is_inside, bin, 0).to(c10::ScalarType::Long),
+                      is_inside.to(c10::ScalarType::Long));
+  call.deliver({counts.to(dtype)});
+  return true;
+}
+
+/// addr(self, vec1, vec2, beta, alpha): PyTorch's composition, which every device gets but the CPU,
+/// rounds between its parts and changes the shape of self in place.
+bool addr(Call& call) {
+  const at::Tensor& self = call.tensor(0);
+  const at::Tensor& rows = call.tensor(1);
+  const at::Tensor& columns = call.tensor(2);
+  const c10::ScalarType dtype = self.scalar_type();
+  for (const at::Tensor* tensor : {&self, &rows, &columns}) {
+    if (!is_spyre(*tensor) || tensor->device() != self.device() || tensor->scalar_type() != dtype)
+      return false;
+  }
+  if (!has_numbers(self) || rows.dim() != 1 || columns.dim() != 1 ||
+      !call.outputs_are(self.device(), {dtype}))
+    return false;
+  const bool is_float = type_class(dtype) == 'f';
+  if (call[3].isComplexDouble() || call[4].isComplexDouble() ||
+      (!is_float && (call[3].isDouble() || call[4].isDouble())))
+    return false;
+  const int64_t size[] = {rows.size(0), columns.size(0)};
+  if (call.signature().is_in_place ? !self.sizes().equals(size)
+                                   : !at::is_expandable_to(self.sizes(), size))
+    return false;
+  auto compute = [&](const at::Tensor& x) { return is_float ? wide(x) : x; };
+  call.deliver({at::native::math_addr(compute(self), compute(rows), compute(columns),
+                                      call[3].toScalar(), call[4].toScalar())
+                    .to(dtype)});
   return true;
 }
 
@@ -136,37 +173,6 @@ bool pixels(Call& call) {
   const at::Tensor& self = call.tensor(0);
   if (!is_spyre(self) || call.has_output()) return false;
   call.finish(shuffle(self, call[1].toInt()).contiguous(self.suggest_memory_format()));
-  return true;
-}
-
-/// native_group_norm(input, weight, bias, batch, channels, positions, groups, eps): in float32 by
-/// PyTorch's composition, which is of batch norms; in the CPU's memory format.
-bool group_norm(Call& call) {
-  const at::Tensor& self = call.tensor(0);
-  const std::optional<at::Tensor> weight = call.maybe_tensor(1), bias = call.maybe_tensor(2);
-  auto is_alike = [&](const std::optional<at::Tensor>& x) {
-    return !x || (x->device() == self.device() && x->scalar_type() == self.scalar_type());
-  };
-  const int64_t batch = call[3].toInt(), channels = call[4].toInt(), positions = call[5].toInt(),
-                groups = call[6].toInt();
-  if (!is_float_on_device(self) || self.numel() == 0 || !is_alike(weight) || !is_alike(bias) ||
-      call.has_output())
-    return false;
-  // The composition divides by them unchecked; the CPU has words for what does not fit.
-  const int64_t each = batch > 0 ? self.numel() / batch : 0;
-  if (groups <= 0 || channels <= 0 || channels % groups != 0 || each * batch != self.numel() ||
-      each / channels != positions || positions * channels != each) {
-    return false;
-  }
-  auto wide = [](const std::optional<at::Tensor>& x) {
-    return x ? std::optional(x->to(c10::ScalarType::Float)) : std::nullopt;
-  };
-  auto [out, mean, inverse] = at::native::math_group_norm(
-      self.to(c10::ScalarType::Float).contiguous(), wide(weight), wide(bias), batch, channels,
-      positions, groups, call[7].toDouble());
-  const c10::ScalarType dtype = self.scalar_type();
-  call.finish(
-      {out.to(dtype).contiguous(self.suggest_memory_format()), mean.to(dtype), inverse.to(dtype)});
   return true;
 }
 
@@ -200,9 +206,6 @@ bool is_mask_left_aligned(Call& call) {
   return true;
 }
 
-/// For operators whose composition in PyTorch is worse than what the CPU computes.
-bool leave_to_fallback(Call&) { return false; }
-
 }  // namespace
 
 const std::vector<Kernel>& compose_kernels() {
@@ -210,17 +213,14 @@ const std::vector<Kernel>& compose_kernels() {
       {"log_sigmoid_forward", log_sigmoid_forward, "f"},
       {"mse_loss", mse_loss, "f"},
       {"mse_loss_backward", mse_loss_backward, "f"},
-      {"isin.Tensor_Tensor", isin, "fib"},
+      {"isin.Tensor_Tensor", isin, "fi"},
       {"equal", equal, "fib"},
       {"histc", histc, "fi"},
+      {"addr", addr, "fi"},
       {"pixel_shuffle", pixels<at::native::math_pixel_shuffle>, "fib"},
       {"pixel_unshuffle", pixels<at::native::math_pixel_unshuffle>, "fib"},
-      {"native_group_norm", group_norm, "f"},
       {"native_dropout", dropout, "f"},
       {"native_dropout_backward", dropout_backward, "f"},
-      // Composed of a matrix product of squared distances, in which what is near cancels: too much
-      // for operands of ten bits.
-      {"_euclidean_dist", leave_to_fallback, ""},
       {"_nested_tensor_from_mask_left_aligned", is_mask_left_aligned, ""},
   };
   return kernels;

@@ -265,7 +265,7 @@ bool convolution(Call& call) {
   const Numbers positions = result_positions(call, in, weight, g);
   Numbers size{in.size(0), g.is_transposed ? weight.size(1) * g.groups : weight.size(0)};
   size.insert(size.end(), positions.begin(), positions.end());
-  at::Tensor out = empty(size, in.scalar_type(), in.device());
+  at::Tensor out = empty_over_windows(size, in.scalar_type(), {&in, &weight});
   if (out.numel() == 0) return false;
   if (g.is_transposed) {
     const Numbers ones(g.stride.size(), 1);
@@ -287,7 +287,7 @@ bool convolution_backward(Call& call) {
   const c10::List<bool> wanted = call[9].toBoolList();
   at::Tensor grad_in, grad_weight, grad_bias;
   if (wanted[0]) {
-    grad_in = empty(in.sizes(), in.scalar_type(), in.device());
+    grad_in = empty_over_windows(in.sizes(), in.scalar_type(), {&in, &weight});
     if (g.is_transposed) {
       convolve(call, grad_in, padded(grad, g), weight, std::nullopt, g.stride, g.dilation, g.groups,
                false);
@@ -299,7 +299,7 @@ bool convolution_backward(Call& call) {
     }
   }
   if (wanted[1]) {
-    grad_weight = empty(weight.sizes(), weight.scalar_type(), weight.device());
+    grad_weight = empty_over_windows(weight.sizes(), weight.scalar_type(), {&in, &weight});
     if (g.is_transposed) {
       correlate(call, grad_weight, in, padded(grad, g), g);
     } else {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors made from numbers and positions: fill, arange, triangles.
 #include <ATen/MemoryOverlap.h>
-#include <ATen/native/Resize.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/util/TypeCast.h>
 
@@ -165,7 +164,7 @@ bool arange(Call& call) {
   }
   // An out tensor of as many elements keeps its shape.
   if (out.dim() != 1 && out.numel() == size) return false;
-  if (out.numel() != size) at::native::resize_output(out, {size});
+  if (out.numel() != size) resize_out(out, {size});
   if (size != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -192,7 +191,7 @@ bool eye(Call& call) {
   if (!can_fill(out)) return false;
   const int64_t rows = call[0].toInt(), columns = call[1].isInt() ? call[1].toInt() : rows;
   if (rows < 0 || columns < 0) return false;
-  at::native::resize_output(out, {rows, columns});
+  resize_out(out, {rows, columns});
   if (out.numel() != 0) {
     static const char kTag = 0;
     ProgramKey key(&kTag);
@@ -226,7 +225,7 @@ bool triangle(Call& call) {
     if (result.scalar_type() != self.scalar_type() || result.device() != self.device()) {
       return false;
     }
-    at::native::resize_output(result, self.sizes());
+    resize_out(result, self.sizes());
   }
   at::assert_no_internal_overlap(result);
   const OutTensor prepared(result, self, /*may_be_input=*/true);

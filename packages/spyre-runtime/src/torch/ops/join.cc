@@ -3,7 +3,6 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
-#include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -61,9 +60,8 @@ bool cat(Call& call) {
   at::Tensor out = call.output();
   if (out.defined()) {
     if (out.scalar_type() != dtype || out.device() != first.device()) return false;
-    at::assert_no_internal_overlap(out);
     for (size_t i = 0; i < list.size(); ++i) at::assert_no_overlap(out, list.get(i));
-    at::native::resize_output(out, size);
+    resize_out(out, size);
     for (const at::Tensor& tensor : tensors) at::assert_no_overlap(out, tensor);
   } else if (all_contiguous || format == c10::MemoryFormat::Contiguous) {
     out = empty(size, dtype, first.device());

@@ -2,7 +2,6 @@
 // Matrix and vector products: one stage of (batch, m, n) by k, with the sum of a third operand as
 // its epilogue.
 #include <ATen/MemoryOverlap.h>
-#include <ATen/native/Resize.h>
 
 #include "torch/downcast.h"
 #include "torch/launch.h"
@@ -99,8 +98,7 @@ bool run(Product product, Call& call) {
   }
   if (out.defined()) {
     if (out.scalar_type() != left.scalar_type() || out.device() != left.device()) return false;
-    at::native::resize_output(out, product.result_size);
-    at::assert_no_internal_overlap(out);
+    resize_out(out, product.result_size);
     if (product.addend.defined()) at::assert_no_partial_overlap(out, product.addend);
   } else {
     out = empty(product.result_size, left.scalar_type(), left.device());

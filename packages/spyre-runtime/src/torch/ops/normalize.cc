@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax and layer norm: a reduction over rows, whose result goes back into each element.
-#include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/native/Resize.h>
 
 #include <algorithm>
 
@@ -85,8 +83,7 @@ std::optional<OutTensor> prepare_output(const Call& call, const at::Tensor& inpu
   if (out.scalar_type() != input.scalar_type() || out.device() != input.device()) {
     return std::nullopt;
   }
-  at::native::resize_output(out, input.sizes());
-  at::assert_no_internal_overlap(out);
+  resize_out(out, input.sizes());
   return OutTensor(out, input, /*may_be_input=*/true);
 }
 

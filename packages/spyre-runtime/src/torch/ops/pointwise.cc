@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "torch/ops/pointwise.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/native/TypeProperties.h>
 #include <c10/core/DefaultDtype.h>

@@ -62,6 +62,10 @@ bool has_natural_exponent(const Call& call, char type) {
   return type == 'f' || (call[1].isInt() && call[1].toInt() >= 0);
 }
 
+bool has_exponent(const Call& call, char) {
+  return call.tensor(1).scalar_type() != ScalarType::Bool;
+}
+
 template <int first, int second>
 bool has_either(const Call& call, char) {
   return call.has(first) || call.has(second);
@@ -153,6 +157,15 @@ Value log_add_exp(A a, Op exponential, Op logarithm_of_1_plus) {
 
 Value xlogy(Value x, Value y, Value logarithm) {
   return where(isnan(y), y, where(x == 0, 0, x * logarithm));
+}
+
+/// x * 2^exponent. In three factors: fewer may overflow where the result does not.
+Value ldexp(A a) {
+  const auto power = [&](Value exponent) { return a.stage().emit(Op::exp2, {exponent}); };
+  constexpr double kMost = 3 * 126;
+  const Value exponent = minimum(maximum(a[1], like(a[1], -kMost)), like(a[1], kMost));
+  const Value third = trunc(exponent * (1.0 / 3)), factor = power(third);
+  return a[0] * factor * factor * power(exponent - third * 2.0);
 }
 
 Value softplus(Value x, Value beta, Value threshold) {
@@ -254,6 +267,7 @@ const std::vector<PointwiseOp>& table() {
     {"atan2", Rule::kFloat, "f", k2, [](A a) { return atan2(a[0], a[1]); }},
     {"hypot", Rule::kPromote, "f", k2, [](A a) { return hypot(a[0], a[1]); }},
     {"copysign.Tensor", Rule::kFloat, "f", k2, [](A a) { return copysign(a[0], a[1]); }},
+    {"ldexp.Tensor", Rule::kFloat, "f", k2, ldexp, has_exponent},
     {"heaviside", Rule::kSame, "fi", k2,
      [](A a) { return where(a[0] == 0, a[1], a.stage().convert(a[0] > 0, a[0].type)); }},
     {"logaddexp", Rule::kPromote, "f", k2, [](A a) { return log_add_exp(a, Op::exp, Op::log1p); }},

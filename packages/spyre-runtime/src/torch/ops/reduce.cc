@@ -3,7 +3,6 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtilsMulti.h>
-#include <ATen/native/Resize.h>
 
 #include <algorithm>
 #include <bitset>
@@ -124,8 +123,7 @@ bool run_reduce(const ReduceOp& op, Call& call) {
   for (size_t i = 0; i < dtypes.size(); ++i) {
     const at::Tensor out = call.output(static_cast<int>(i));
     if (out.defined()) {
-      at::native::resize_output(out, geometry.shape);
-      at::assert_no_internal_overlap(out);
+      resize_out(out, geometry.shape);
       if (op.refuses_overlap) at::assert_no_overlap(out, self);
       outs.emplace_back(out, self);
     } else {

@@ -135,6 +135,12 @@ Values log_sum_exp(R r) {
   return {where(is_infinite, largest_of_all, shift + log(s))};
 }
 
+/// With all dimensions for lack of any, PyTorch keeps them in a part of its computation and then
+/// cannot add it, unless they are kept.
+bool adds_up(const Call& call, int64_t) {
+  return !call[1].toIntVector().empty() || call[2].toBool() || call.tensor(0).dim() == 0;
+}
+
 /// The CPU warns when a variance has no degrees of freedom.
 bool has_freedom(const Call& call, int64_t count) {
   const int position = call.find("correction");
@@ -199,7 +205,7 @@ const std::vector<ReduceOp>& table() {
        has_freedom},
       {"std_mean.correction", ReduceRule::kSame, "f", deviation_and_mean, Results::kTwo,
        has_freedom},
-      {"logsumexp", ReduceRule::kSame, "f", log_sum_exp},
+      {"logsumexp", ReduceRule::kSame, "f", log_sum_exp, Results::kOne, adds_up},
       {"linalg_vector_norm", ReduceRule::kSame, "f", vector_norm},
   };
   return rows;

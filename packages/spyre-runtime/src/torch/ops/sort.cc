@@ -3,7 +3,6 @@
 // ties, so that every sort is stable.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/native/Resize.h>
 
 #include <array>
 #include <bit>
@@ -178,8 +177,7 @@ bool run(Call& call, const Sort& sort, at::Tensor values) {
   if (!call.outputs_are(self.device(), {dtype, ScalarType::Long})) return false;
   if (const at::Tensor out = call.output(); out.defined()) {
     // As the CPU, which copies the input there before it sorts.
-    at::native::resize_output(out, values.sizes());
-    at::assert_no_internal_overlap(out);
+    resize_out(out, values.sizes());
     at::assert_no_partial_overlap(out, self);
   }
   at::Tensor indices =
@@ -222,7 +220,7 @@ bool sort(Call& call) {
 bool topk(Call& call) {
   const at::Tensor& self = call.tensor(0);
   const int64_t kept = call[1].toInt(), dim = call[2].toInt();
-  if (!can_sort(self, dim)) return false;
+  if (!can_sort(self, dim) || self.scalar_type() == ScalarType::Bool) return false;
   const int64_t wrapped = at::maybe_wrap_dim(dim, self.dim());
   if (kept < 0 || kept > self.size(wrapped)) return false;
   std::vector<int64_t> size = to_vector(self.sizes());
@@ -234,7 +232,7 @@ bool topk(Call& call) {
 }  // namespace
 
 const std::vector<Kernel>& sort_kernels() {
-  static const std::vector<Kernel> kernels = {{"sort.stable", sort, "fib"}, {"topk", topk, "fib"}};
+  static const std::vector<Kernel> kernels = {{"sort.stable", sort, "fib"}, {"topk", topk, "fi"}};
   return kernels;
 }
 

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "torch/ops/spread.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 
 #include "torch/ops/loops.h"
 #include "torch/ops/types.h"
 
 namespace spyre::aten {
+
+using c10::ScalarType;
 
 bool Spread::is_identity() const {
   for (size_t d = 0; d < extent.size(); ++d) {
@@ -21,6 +25,17 @@ void Spread::add_to(ProgramKey& key) const {
   key.add(tensor.strides());
   for (const std::vector<int64_t>* numbers : {&low, &step, &extent})
     key.add(c10::ArrayRef<int64_t>(*numbers));
+}
+
+at::Tensor empty_over_windows(at::IntArrayRef size, ScalarType dtype,
+                              std::initializer_list<const at::Tensor*> operands) {
+  c10::MemoryFormat format = c10::MemoryFormat::Contiguous;
+  for (const at::Tensor* operand : operands) {
+    const c10::MemoryFormat own = operand->suggest_memory_format();
+    if (own != c10::MemoryFormat::Contiguous) format = own;
+  }
+  const at::Tensor& first = **operands.begin();
+  return at::empty(size, first.options().dtype(dtype).memory_format(format));
 }
 
 Located declare(ProgramBuilder& program, const Spread& spread, double fill) {

@@ -26,6 +26,11 @@ struct Spread {
   void add_to(ProgramKey& key) const;
 };
 
+/// An uninitialised tensor for a result over windows: channels last if one of the operands is, as
+/// the CPU's.
+at::Tensor empty_over_windows(at::IntArrayRef size, c10::ScalarType dtype,
+                              std::initializer_list<const at::Tensor*> operands);
+
 /// A buffer of a program with the strides of its dimensions.
 struct Located {
   int buffer;

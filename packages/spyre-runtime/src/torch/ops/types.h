@@ -39,6 +39,9 @@ Value cast(Value value, c10::ScalarType from, c10::ScalarType to);
 /// largest finite number, where a plain store gives NaN.
 Value with_infinities(Value x, c10::ScalarType dtype);
 
+/// In float32.
+inline at::Tensor wide(const at::Tensor& tensor) { return tensor.to(c10::ScalarType::Float); }
+
 /// Register type that a dtype is computed in.
 inline Type register_type(c10::ScalarType dtype) { return register_type(host_dtype(dtype)); }
 
