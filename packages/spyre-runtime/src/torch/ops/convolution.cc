@@ -203,8 +203,8 @@ void correlate(const Call& call, const at::Tensor& out, const at::Tensor& left, 
 /// The settings from argument `first` on: stride, padding, dilation, transposed, output_padding,
 /// groups.
 Geometry read(const Call& call, int first) {
-  return {ints(call[first]), ints(call[first + 1]), ints(call[first + 2]),
-          call[first + 3].toBool(), call[first + 5].toInt()};
+  return {ints(call[first]), ints(call[first + 1]), ints(call[first + 2]), call[first + 3].toBool(),
+          call[first + 5].toInt()};
 }
 
 bool can_convolve(std::initializer_list<const at::Tensor*> tensors) {
