@@ -47,6 +47,16 @@ def test_integer_and_bool_reductions():
     )
 
 
+def test_any_of_uint8_is_uint8():
+    def run(x):
+        return x.any(1), x.any(), x.any((0, 1), keepdim=True), x.all(1)
+
+    x = torch.tensor([[1, 0], [2, 3], [0, 0]], dtype=torch.uint8)
+    check(run, x)
+    results = torch.compile(run, backend="spyre")(x.to("spyre"))
+    assert {result.dtype for result in results} == {torch.uint8}
+
+
 def test_arg_reductions():
     x = torch.randint(0, 5, (6, 7, 8)).float()
     check(

@@ -43,9 +43,9 @@ REFUSED = {
     "torch.ops.aten._embedding_bag_dense_backward(on(3, 6), full((3,), 1), full((3,), 9), "
     "full((3,), 1), full((3,), 0), 6, False, 0, None, -1)": "IndexError bag 9 is out of range",
     "torch.lu_unpack(on(4, 4), full((0,), 1, torch.int32))": "ValueError pivots have size [0]",
-    "torch.native_group_norm(image, None, None, 2, 4, 36, 0, 1e-5)": "RuntimeError num groups",
-    "torch.native_group_norm(image, None, None, 2, 4, 36, -1, 1e-5)": "RuntimeError num groups",
-    "torch.native_group_norm(image, None, None, 2, 4, 36, 3, 1e-5)": "RuntimeError num_groups=3",
+    "torch.native_group_norm(image, None, None, 2, 4, 36, 0, 1e-5)": "RuntimeError groups",
+    "torch.native_group_norm(image, None, None, 2, 4, 36, -1, 1e-5)": "RuntimeError groups",
+    "torch.native_group_norm(image, None, None, 2, 4, 36, 3, 1e-5)": "RuntimeError 3 groups",
     "torch.native_group_norm(image, None, None, 0, 4, 36, 2, 1e-5)": "RuntimeError",
     "torch.native_group_norm(image, None, None, 2, 4, 2**62, 2, 1e-5)": "RuntimeError",
     "F.conv2d(image, on(4, 4, 3, 3), stride=-(2**63))": "RuntimeError",

@@ -315,6 +315,20 @@ ARG_REDUCTIONS = {
 }
 
 
+def _any(target: Any) -> Callable[..., Any]:
+    def lower(x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Of uint8 it is uint8, as the graph says; Inductor gives bool."""
+        if x.get_dtype() is not torch.uint8:
+            return None
+        truth = lowerings[target](x, *args, **kwargs)
+        return lowerings[torch.ops.prims.convert_element_type.default](truth, torch.uint8)
+
+    return lower
+
+
+ANY = {target: _any(target) for target in (aten.any.default, aten.any.dim, aten.any.dims)}
+
+
 # --- assertions -----------------------------------------------------------------------------------
 
 
@@ -331,6 +345,7 @@ HANDLERS: dict[Any, Callable[..., Any]] = {
     **MATMULS,
     **CONVOLUTIONS,
     **ARG_REDUCTIONS,
+    **ANY,
     **DIVISIONS,
     **INFINITIES,
     **STATISTICS,

@@ -57,11 +57,37 @@ CASES = {
     "matrix as weight of a group norm": lambda d: F.group_norm(
         torch.ones(2, 3, 4, device=d), 3, ONES[:1].to(d)
     ),
+    "negative fraction as uint8": lambda d: torch.full((2,), -3.5, dtype=torch.uint8, device=d),
+    "softshrink by infinity": lambda d: F.softshrink(ONES.to(d), float("inf")),
+    "softshrink of halves beyond them": lambda d: F.softshrink(ONES.half().to(d), 7e4),
     "elu in place": lambda d: F.elu_(ONES.to(d).requires_grad_().clone(), -1.0).sum().backward(),
     "leaky_relu in place": lambda d: (
         F.leaky_relu_(ONES.to(d).requires_grad_().clone(), -1.0).sum().backward()
     ),
 }
+
+
+# What the CPU's kernels read beyond, or refuse in words of their own.
+NORMS = {
+    "matrix of means": lambda x: F.batch_norm(x, x[:1], x[0]),
+    "few means": lambda x: torch.native_batch_norm(
+        x, None, None, x[0, :2], x[0, :2], False, 0.1, 1e-5
+    ),
+    "few weights": lambda x: torch.native_batch_norm(
+        x, x[0, :2], None, x[0], x[0], False, 0.1, 1e-5
+    ),
+    "larger groups than the input": lambda x: torch.native_group_norm(
+        x, None, None, 4, 3, 9, 1, 1e-5
+    ),
+    "negative batch": lambda x: torch.native_group_norm(x, None, None, -1, 3, 1, 1, 1e-5),
+    "no groups": lambda x: torch.native_group_norm(x, None, None, 2, 3, 1, 0, 1e-5),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_of_other_sizes_are_refused(name: str) -> None:
+    with pytest.raises(RuntimeError, match="for 3 channels|for batch|multiple"):
+        NORMS[name](ONES.to("spyre"))
 
 
 @pytest.mark.parametrize("name", CASES)

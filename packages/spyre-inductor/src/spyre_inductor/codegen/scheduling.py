@@ -140,6 +140,9 @@ class SpyreScheduling(BaseScheduling):
                 )
             else:
                 args.append(name)
+        for symbol in V.graph.sizevars.inv_precomputed_replacements:
+            if str(symbol) in text.symbols:
+                wrapper.ensure_size_computed(symbol)
         wrapper.writeline(
             f"{program.name}.launch([{', '.join(args)}], [{', '.join(text.symbols)}])"
         )

@@ -127,7 +127,8 @@ class LoopSpace:
     def _is_size(self, e: sympy.Expr) -> bool:
         """Whether no loop moves it: it is made of sizes alone, divided or not."""
         return not any(
-            symbol in self.variables or str(symbol)[0] not in "su" for symbol in e.free_symbols
+            symbol in self.variables or not str(symbol).startswith(("s", "u", "ps"))
+            for symbol in e.free_symbols
         )
 
     def _constant(self, e: sympy.Expr) -> Expr:

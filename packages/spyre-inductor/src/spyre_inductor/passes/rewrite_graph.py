@@ -20,6 +20,7 @@ from spyre_inductor import torch_compat
 from spyre_inductor.config import compiler_config
 from spyre_inductor.lowerings.infinities import cast_for_spreads
 from spyre_inductor.ops.matmul import MATMUL
+from spyre_inductor.passes.keep_results import keep_results
 
 aten = torch.ops.aten
 
@@ -54,6 +55,7 @@ class GraphRewrite(CustomGraphModulePass):
         changed = _cast_after_leaving(gm.graph)
         changed |= _constants_on_host(gm.graph)
         changed |= cast_for_spreads(gm.graph)
+        changed |= keep_results(gm.graph)
         for node in list(gm.graph.nodes):
             if node.op == "call_function" and node.target in _OPERANDS and _is_ours(node):
                 changed |= _rewrite_operands(node)

@@ -57,6 +57,14 @@ bool batch_norm(Call& call) {
   if (!is_float_on_device(self) || self.dim() < 2 || self.numel() == 0 ||
       call.signature().has_out || !all_float(call, 1, kOptions - 1))
     return false;
+  for (int i = 1; i < kOptions; ++i) {
+    const std::optional<at::Tensor> tensor = call.maybe_tensor(i);
+    // The CPU's kernel reads beyond what is too short.
+    TORCH_CHECK(!tensor || (tensor->dim() == 1 && tensor->numel() == self.size(1)),
+                call.signature().name, " got ", call.signature().argument_names[i], " of shape ",
+                tensor ? tensor->sizes() : at::IntArrayRef(), " for ", self.size(1),
+                " channels; give it one number for each");
+  }
   const bool is_training = call[kOptions].toBool();
   const double momentum = call[kOptions + 1].toDouble(), eps = call[kOptions + 2].toDouble();
   std::optional<at::Tensor> running_mean, running_var;

@@ -74,6 +74,9 @@ bool is_representable(const c10::Scalar& number, ScalarType dtype) {
   }
   // Out-of-range floats have no defined integer.
   if (number.isFloatingPoint() && !(std::abs(number.toDouble()) < 1e18)) return false;
+  // Negative integers wrap, negative floats do not.
+  if (number.isFloatingPoint() && dtype == ScalarType::Byte && number.toDouble() <= -1)
+    return false;
   const int64_t value = number.to<int64_t>();
   switch (dtype) {
     case ScalarType::Byte: return !c10::overflows<uint8_t>(value);

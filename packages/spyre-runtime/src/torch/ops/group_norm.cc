@@ -12,14 +12,15 @@
 namespace spyre::aten {
 namespace {
 
-/// Whether batch, channels, positions and groups, arguments from `first` on, fit the tensor. What
-/// follows divides by them unchecked; the CPU has words for what does not fit.
-bool groups_fit(const Call& call, int first, const at::Tensor& self) {
-  const int64_t batch = call[first].toInt(), channels = call[first + 1].toInt();
-  const int64_t positions = call[first + 2].toInt(), groups = call[first + 3].toInt();
-  if (batch <= 0 || channels <= 0 || groups <= 0 || channels % groups != 0) return false;
-  return self.numel() % batch == 0 && self.numel() / batch % channels == 0 &&
-         self.numel() / batch / channels == positions;
+/// The numbers beside the input say how it is divided; the CPU's kernel reads by them alone.
+void check_division(const Call& call, const at::Tensor& self, int first) {
+  const int64_t batch = call[first].toInt(), channels = call[first + 1].toInt(),
+                positions = call[first + 2].toInt(), groups = call[first + 3].toInt();
+  TORCH_CHECK(batch >= 0 && channels >= 0 && groups > 0 && channels % groups == 0 &&
+                  batch * channels * positions == self.numel(),
+              call.signature().name, " got an input of shape ", self.sizes(), " for batch ", batch,
+              ", ", channels, " channels of ", positions, " elements and ", groups,
+              " groups; their product must be its size, and channels a multiple of groups");
 }
 
 /// native_group_norm(input, weight, bias, batch, channels, positions, groups, eps): in float32 by
@@ -32,8 +33,9 @@ bool group_norm(Call& call) {
                   x->dim() == 1 && x->numel() == call[4].toInt());
   };
   if (!is_float_on_device(self) || self.numel() == 0 || !is_alike(weight) || !is_alike(bias) ||
-      call.has_output() || !groups_fit(call, 3, self))
+      call.has_output())
     return false;
+  check_division(call, self, 3);
   auto maybe_wide = [](const std::optional<at::Tensor>& x) {
     return x ? std::optional(wide(*x)) : std::nullopt;
   };
@@ -55,9 +57,9 @@ bool group_norm_backward(Call& call) {
     if (!is_float_on_device(call.tensor(i)) || call.tensor(i).device() != self.device())
       return false;
   }
-  if (self.numel() == 0 || call.has_output() || (weight && !is_float_on_device(*weight)) ||
-      !groups_fit(call, 5, self))
+  if (self.numel() == 0 || call.has_output() || (weight && !is_float_on_device(*weight)))
     return false;
+  check_division(call, self, 5);
   const int64_t batch = call[5].toInt(), groups = call[8].toInt(), inner = call[6].toInt() / groups;
   const int64_t positions = call[7].toInt();
   const c10::List<bool> wanted = call[9].toBoolList();

@@ -39,6 +39,7 @@ at::Tensor prepare_output(const Call& call, at::IntArrayRef size, const at::Tens
   at::Tensor out = call.output();
   if (!out.defined()) return empty(size, self.scalar_type(), self.device());
   if (out.scalar_type() != self.scalar_type() || out.device() != self.device()) return {};
+  at::assert_no_internal_overlap(out);  // before it is resized, as the CPU
   resize_out(out, size);
   at::assert_no_overlap(out, self);
   return out;

@@ -60,6 +60,7 @@ bool cat(Call& call) {
   at::Tensor out = call.output();
   if (out.defined()) {
     if (out.scalar_type() != dtype || out.device() != first.device()) return false;
+    at::assert_no_internal_overlap(out);  // before it is resized, as the CPU
     for (size_t i = 0; i < list.size(); ++i) at::assert_no_overlap(out, list.get(i));
     resize_out(out, size);
     for (const at::Tensor& tensor : tensors) at::assert_no_overlap(out, tensor);

@@ -62,6 +62,13 @@ bool has_natural_exponent(const Call& call, char type) {
   return type == 'f' || (call[1].isInt() && call[1].toInt() >= 0);
 }
 
+/// A number of the operand's dtype, zero or more.
+bool is_magnitude(const Call& call, char) {
+  const double value = call[1].toScalar().toDouble();
+  const bool is_half = call.tensor(0).scalar_type() == ScalarType::Half;
+  return value >= 0 && value <= (is_half ? 65504.0 : std::numeric_limits<float>::max());
+}
+
 bool has_exponent(const Call& call, char) {
   return call.tensor(1).scalar_type() != ScalarType::Bool;
 }
@@ -363,7 +370,7 @@ const std::vector<PointwiseOp>& table() {
        const Value x = a[0];
        return where(x > a[1], x - a[1], where(x < -a[1], x + a[1], x * 0));
      },
-     [](const Call& call, char) { return call[1].toScalar().toDouble() >= 0; }},
+     is_magnitude},
     {"hardshrink", Rule::kSame, "f", k1,
      [](A a) { return where((a[0] >= -a[1]) & (a[0] <= a[1]), 0, a[0]); }},
     {"_prelu_kernel", Rule::kSame, "f", k2,
