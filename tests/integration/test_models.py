@@ -36,9 +36,6 @@ HOST_WORK = {
     "switch": {"aten::nonzero"},
 }
 
-# Of what takes long to compile for all sizes, the layer that no other family of the test has.
-ONE_LAYER = {"granite-hybrid": {"num_hidden_layers": 1, "layer_types": ["mamba"]}}
-
 # Batch norms over eight samples: on the CPU, rounding the operands of convolutions to ten bits
 # alone brings the lowest cosine to 0.983.
 LOWEST_GRADIENT_COSINE = {"resnet": 0.975}
@@ -148,7 +145,7 @@ def test_a_compiled_family_agrees_with_the_cpu(name):
 @pytest.mark.parametrize("name", ["bert", "llama", "granite-hybrid", "resnet"])
 def test_a_model_compiled_for_all_sizes_agrees_with_the_cpu(name):
     family = ALL[name]
-    model = family.make(**ONE_LAYER.get(name, {}))
+    model = family.make()
     compiled = torch.compile(copy.deepcopy(model).half().to("spyre"), backend="spyre", dynamic=True)
     for sizes in ({}, {"batch": 3, "length": 7}, {"batch": 5, "length": 16}):
         inputs = family.inputs(**sizes)

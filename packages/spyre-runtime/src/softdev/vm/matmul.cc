@@ -468,8 +468,8 @@ void Matmul::epilogue(Frame& frame, int64_t batch, int64_t row0, int64_t rows, i
       const int64_t extent = stage.loops[loop].extent, index = position % extent;
       position /= extent;
       if (index == 0) continue;
-      for (size_t a = 0; a < frame.base.size(); ++a)
-        frame.base[a] += index * stage.accesses[a].stride[loop];
+      for (size_t a = 0; a < frame.current.size(); ++a)
+        frame.current[a] += index * stage.accesses[a].stride[loop];
     }
   };
   const int64_t row_run = plan_.row_extent, col_run = plan_.col_extent;
@@ -480,11 +480,10 @@ void Matmul::epilogue(Frame& frame, int64_t batch, int64_t row0, int64_t rows, i
       const int64_t at = c - col0, panel = at / sums.width;
       frame.cols = std::min(
           {cols - at, (panel + 1) * sums.width - at, col_run - c % col_run, stage.block_lanes});
-      for (size_t a = 0; a < frame.base.size(); ++a) frame.base[a] = plan_.accesses[a].offset;
+      for (size_t a = 0; a < frame.current.size(); ++a) frame.current[a] = plan_.accesses[a].offset;
       move(batches_, batch);
       move(rows_, r);
       move(cols_, c);
-      frame.current = frame.base;
       frame.sums = {
           sums.data + panel * sums.panel + (r - row0) * sums.pitch + at - panel * sums.width,
           sums.pitch, sums.exponents == nullptr ? 1.0f : std::ldexp(1.0f, -sums.exponents[panel])};

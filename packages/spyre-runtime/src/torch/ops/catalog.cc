@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "torch/fallback.h"
+#include "torch/ops/checked.h"
 #include "torch/ops/kernels.h"
 #include "torch/ops/pointwise.h"
 #include "torch/ops/reduce.h"
@@ -100,7 +101,7 @@ void add(torch::Library& library, const Overloads& overloads, std::vector<Catalo
                      std::make_unique<NativeKernel>(op.schema(), run))));
     entry.variants.push_back(text);
   }
-  // A kernel without dtypes only keeps PyTorch from composing the operator.
+  // A kernel without dtypes computes nothing itself.
   if (!types.empty()) entries.push_back(std::move(entry));
 }
 
@@ -137,6 +138,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
       {"sorting", sort_kernels()},
       {"composition", compose_kernels()},
       {"transformer", transformer_kernels()},
+      {"check", checked_kernels()},
   };
   for (const auto& [kind, kernels] : lists) {
     for (const Kernel& kernel : kernels) {

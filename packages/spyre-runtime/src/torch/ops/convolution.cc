@@ -8,6 +8,7 @@
 
 #include "torch/downcast.h"
 #include "torch/launch.h"
+#include "torch/ops/ints.h"
 #include "torch/ops/kernels.h"
 #include "torch/ops/loops.h"
 #include "torch/ops/program_cache.h"
@@ -202,8 +203,8 @@ void correlate(const Call& call, const at::Tensor& out, const at::Tensor& left, 
 /// The settings from argument `first` on: stride, padding, dilation, transposed, output_padding,
 /// groups.
 Geometry read(const Call& call, int first) {
-  return {call[first].toIntVector(), call[first + 1].toIntVector(), call[first + 2].toIntVector(),
-          call[first + 3].toBool(), call[first + 5].toInt()};
+  return {ints(call[first]), ints(call[first + 1]), ints(call[first + 2]), call[first + 3].toBool(),
+          call[first + 5].toInt()};
 }
 
 bool can_convolve(std::initializer_list<const at::Tensor*> tensors) {
@@ -228,7 +229,7 @@ void check_dtypes(const at::Tensor& in, const at::Tensor& weight,
 
 /// Whether the settings are ones that PyTorch takes; else the host words the error.
 bool are_valid(const Call& call, const Geometry& g) {
-  const Numbers more = call[7].toIntVector();
+  const Numbers more = ints(call[7]);
   for (size_t d = 0; d < g.stride.size(); ++d) {
     if (g.dilation[d] < 1 || g.stride[d] < 1) return false;
     if (g.is_transposed && (more[d] < 0 || more[d] >= std::max(g.stride[d], g.dilation[d])))
@@ -240,7 +241,7 @@ bool are_valid(const Call& call, const Geometry& g) {
 /// Positions along each spatial dimension of the result.
 Numbers result_positions(const Call& call, const at::Tensor& in, const at::Tensor& weight,
                          const Geometry& g) {
-  const Numbers more = call[7].toIntVector();
+  const Numbers more = ints(call[7]);
   Numbers result;
   for (size_t d = 0; d < g.stride.size(); ++d) {
     const int64_t dim = kSpatial + static_cast<int64_t>(d), positions = in.size(dim);

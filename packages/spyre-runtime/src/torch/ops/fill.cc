@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "torch/launch.h"
+#include "torch/ops/ints.h"
 #include "torch/ops/kernels.h"
 #include "torch/ops/loops.h"
 #include "torch/ops/program_cache.h"
@@ -124,7 +125,7 @@ bool stored_zeros(Call& call) {
   const c10::ScalarType dtype =
       call.has(1) ? call[1].toScalarType() : c10::typeMetaToScalarType(c10::get_default_dtype());
   const c10::Device device = call.has(3) ? call[3].toDevice() : c10::Device(kSpyre);
-  at::Tensor result = empty(call[0].toIntVector(), dtype, device);
+  at::Tensor result = empty(ints(call[0]), dtype, device);
   if (!can_fill(result)) return false;
   fill(call, result, 0, {});
   call.finish(std::move(result));

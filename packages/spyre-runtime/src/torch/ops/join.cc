@@ -8,6 +8,7 @@
 #include <ATen/ops/empty.h>
 
 #include "torch/launch.h"
+#include "torch/ops/ints.h"
 #include "torch/ops/kernels.h"
 #include "torch/ops/loops.h"
 #include "torch/ops/program_cache.h"
@@ -110,7 +111,7 @@ bool cat(Call& call) {
 bool flip(Call& call) {
   const at::Tensor& self = call.tensor(0);
   if (!is_spyre(self) || type_class(self.scalar_type()) == 0 || call.has_output()) return false;
-  const std::vector<int64_t> dims = call[1].toIntVector();
+  const std::vector<int64_t> dims = ints(call[1]);
   const auto flipped = at::dim_list_to_bitset(dims, self.dim());
   at::Tensor out = empty_like(self);
   if (out.numel() != 0) {
@@ -154,7 +155,7 @@ at::Tensor rolled(const at::Tensor& self, int64_t shift, int64_t dim) {
 
 bool roll(Call& call) {
   const at::Tensor& self = call.tensor(0);
-  const std::vector<int64_t> shifts = call[1].toIntVector(), dims = call[2].toIntVector();
+  const std::vector<int64_t> shifts = ints(call[1]), dims = ints(call[2]);
   if (!is_spyre(self) || type_class(self.scalar_type()) == 0 || self.numel() == 0 ||
       self.dim() == 0 || call.has_output() || shifts.empty() ||
       (dims.empty() ? shifts.size() != 1 : dims.size() != shifts.size()))

@@ -2,6 +2,9 @@
 // The pointwise operators. To add one: a row here. `a[i]` is argument i of its schema; see
 // pointwise.h for the columns, value.h for what a body may use, docs/guides/add_an_op.md for a
 // worked example.
+#include <ATen/ops/any.h>
+#include <ATen/ops/eq.h>
+
 #include <cmath>
 #include <limits>
 
@@ -16,17 +19,19 @@ using c10::ScalarType;
 
 // --- conditions of rows --------------------------------------------------------------------------
 
-/// Integer division by a tensor may meet a zero, which is an error that only the CPU raises in
-/// time.
+/// Integer division by zero is an error now, not when the device gets there: divisors are looked at
+/// first. Tensors of them do not go to the CPU, whose own division of the least number by -1 ends
+/// the process.
 template <int divisor>
 bool divides_safely(const Call& call, char type) {
   if (type == 'f') return true;
   const c10::IValue& value = call[divisor];
-  if (value.isTensor()) {
-    const at::Tensor& tensor = value.toTensor();
-    return tensor.is_cpu() && tensor.dim() == 0 && tensor.item().toDouble() != 0;
-  }
-  return value.toScalar().toDouble() != 0;
+  if (!value.isTensor()) return value.toScalar().toDouble() != 0;
+  const at::Tensor& tensor = value.toTensor();
+  if (tensor.is_cpu()) return tensor.dim() == 0 && tensor.item().toDouble() != 0;
+  TORCH_CHECK(!at::any(at::eq(tensor, 0)).item<bool>(), "ZeroDivisionError: the divisor of ",
+              call.signature().name, " is a tensor of integers that holds a zero");
+  return true;
 }
 
 /// div with rounding_mode=None is true division, of floats only.
