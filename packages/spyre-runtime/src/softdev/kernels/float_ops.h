@@ -110,24 +110,10 @@ inline V acosh_lanes(V x) { return V::blendv(x.acosh(), log_twice(x), x > V(1e15
 
 inline V copysign_lanes(V x, V y) { return x.abs() | (y & V(-0.0f)); }
 
-<<<<<<< HEAD
-/// What rounds beyond SEN169's largest number, from 2^32 * (1 + 510.5 / 512) on: a half keeps it as
-/// an infinity.
-inline V overflows_sen169(V x) { return x.abs() >= V(layout::bits_float(0x4FFFA000)); }
-
-/// Infinite where the value rounds to SEN169's stand-in for infinity, 2^32, or beyond the range.
-inline V inf_from_sen169_lanes(V x) {
-  const V a = x.abs();
-  const V is_stand_in =
-      (a >= V(layout::bits_float(0x4F7FE000))) & (a < V(layout::bits_float(0x4F802000)));
-  return V::blendv(x, copysign_lanes(V(INFINITY), x), is_stand_in | overflows_sen169(x));
-}
-inline V isinf_sen169_lanes(V x) {
-  return V::blendv(x.abs().eq(V(0x1p32f)), V(1.0f), overflows_sen169(x));
-=======
 // Magnitudes that round to SEN169's stand-in for infinity, 2^32: from the first bits to before the
-// others.
-constexpr uint32_t kInfinityFrom = 0x4F7FE000, kInfinityTo = 0x4F802000;
+// others. From kOverflowFrom on, 2^32 * (1 + 510.5 / 512), a number rounds beyond SEN169's largest,
+// and a half keeps it as an infinity.
+constexpr uint32_t kInfinityFrom = 0x4F7FE000, kInfinityTo = 0x4F802000, kOverflowFrom = 0x4FFFA000;
 
 #if defined(CPU_CAPABILITY_AVX512)
 /// x, or `magnitude` with the sign of x where the mask says so.
@@ -137,34 +123,44 @@ inline V with_magnitude(V x, __mmask16 where, float magnitude) {
   return _mm512_castsi512_ps(
       _mm512_mask_ternarylogic_epi32(_mm512_castps_si512(x), where, sign, other, 0xE2));
 }
-/// Infinite where the value rounds to the stand-in.
+inline __mmask16 overflows_sen169(V x) {
+  const V bound(layout::bits_float(kOverflowFrom));
+  return _mm512_cmp_ps_mask(x.abs(), bound, _CMP_GE_OQ);
+}
+/// Infinite where the value rounds to the stand-in, or beyond the range.
 inline V inf_from_sen169_lanes(V x) {
   const __m512i magnitude = _mm512_castps_si512(x.abs());
   const __m512i above = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(kInfinityFrom));
   const __m512i span = _mm512_set1_epi32(kInfinityTo - kInfinityFrom);
-  return with_magnitude(x, _mm512_cmplt_epu32_mask(above, span), INFINITY);
+  const auto is_stand_in = _mm512_cmplt_epu32_mask(above, span);
+  return with_magnitude(x, static_cast<__mmask16>(is_stand_in | overflows_sen169(x)), INFINITY);
 }
-inline V inf_to_sen169_lanes(V x) {
-  return with_magnitude(x, _mm512_cmpeq_ps_mask(x.abs(), V(INFINITY)), 0x1p32f);
+inline V inf_to_sen169_lanes(V x) { return with_magnitude(x, overflows_sen169(x), 0x1p32f); }
+inline V isinf_sen169_lanes(V x) {
+  const __mmask16 is_stand_in = _mm512_cmpeq_ps_mask(x.abs(), V(0x1p32f));
+  return _mm512_maskz_mov_ps(static_cast<__mmask16>(is_stand_in | overflows_sen169(x)), V(1.0f));
 }
 #else
+inline V overflows_sen169(V x) { return x.abs() >= V(layout::bits_float(kOverflowFrom)); }
 inline V inf_from_sen169_lanes(V x) {
   const V a = x.abs();
-  const V is_infinite =
+  const V is_stand_in =
       (a >= V(layout::bits_float(kInfinityFrom))) & (a < V(layout::bits_float(kInfinityTo)));
-  return V::blendv(x, copysign_lanes(V(INFINITY), x), is_infinite);
->>>>>>> main
+  return V::blendv(x, copysign_lanes(V(INFINITY), x), is_stand_in | overflows_sen169(x));
 }
 inline V inf_to_sen169_lanes(V x) {
   return V::blendv(x, copysign_lanes(V(0x1p32f), x), overflows_sen169(x));
 }
+inline V isinf_sen169_lanes(V x) {
+  return V::blendv(x.abs().eq(V(0x1p32f)), V(1.0f), overflows_sen169(x));
+}
+#endif
 
 /// The number that a half holds: beyond the range, infinity's stand-in.
 inline float round_sen169_lane(float x) {
   const float held = layout::sen169_to_float(layout::float_to_sen169(x));
   return std::isnan(held) && !std::isnan(x) ? std::copysign(0x1p32f, x) : held;
 }
-#endif
 
 // clang-format off
 #define SPYRE_VECTOR_UNARY(X)                \
