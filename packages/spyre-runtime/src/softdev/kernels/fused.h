@@ -32,12 +32,13 @@ inline constexpr int kMaxFusedOps = 32;
 
 /// What a fused op does with the lanes x that are held in vector registers.
 enum class FusedKind : uint8_t {
-  kEnd,      ///< nothing: the last one
-  kTake,     ///< x = y
-  kMap,      ///< x = op(x) or op(x, y)
-  kMapLeft,  ///< x = op(y, x)
-  kKeep,     ///< writes x to float lanes
-  kEncode,   ///< writes x to SEN169 codes
+  kEnd,             ///< nothing: the last one
+  kTake,            ///< x = y
+  kMap,             ///< x = op(x) or op(x, y)
+  kMapLeft,         ///< x = op(y, x)
+  kKeep,            ///< writes x to float lanes
+  kEncode,          ///< writes x to SEN169 codes
+  kEncodeInfinite,  ///< writes inf_to_sen169(x) to SEN169 codes
 };
 
 /// Where y comes from.
@@ -57,13 +58,13 @@ struct FusedCode {
 
 struct FusedOp {
   FusedCode code;
-  std::byte* at;  ///< of what it reads or writes, in the present row
+  std::byte* at;  ///< of what it reads or writes, in the first row
   int64_t pitch;  ///< bytes from row to row
   int64_t ahead;  ///< bytes to what will be read next, so that it may be fetched; or 0
 };
 
 using FusedCodeFn = FusedCode (*)(FusedKind kind, From from, program::Op op);
-/// Does ops[0] to the kEnd among them, on a few vectors of each row at a time. Moves `at`.
-using FusedFn = void (*)(FusedOp* ops, int count, int64_t rows, int64_t cols);
+/// Does ops[0] to the kEnd among them, on a few vectors of each row at a time.
+using FusedFn = void (*)(const FusedOp* ops, int64_t rows, int64_t cols);
 
 }  // namespace spyre::softdev

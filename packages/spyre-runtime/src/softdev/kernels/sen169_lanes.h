@@ -2,17 +2,14 @@
 #pragma once
 
 // SEN169 codes to and from float lanes, a vector at a time; as in spyre/layout/codec.h.
-#include <ATen/cpu/vec/vec.h>
-
 #include <cstdint>
 
-#include "softdev/kernels/fill.h"
+#include "softdev/kernels/float_ops.h"
 #include "spyre/layout/codec.h"
 
 namespace spyre::softdev::CPU_CAPABILITY {
 namespace {
 
-using V = at::vec::Vectorized<float>;
 constexpr int64_t kWidth = V::size();
 
 #if defined(CPU_CAPABILITY_AVX512)
@@ -33,9 +30,17 @@ inline V decode(const uint16_t* from, int64_t count = kWidth) {
   return _mm512_castsi512_ps(_mm512_or_si512(bits, sign));
 }
 
+/// With kInfinite, as inf_to_sen169 would make x before.
+template <bool kInfinite>
 inline void encode(uint16_t* to, V x, int64_t count = kWidth) {
   const __m512i bits = _mm512_castps_si512(x);
   __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7FFFFFFF));
+  if constexpr (kInfinite) {
+    const __m512 bound = _mm512_castsi512_ps(_mm512_set1_epi32(0x4FFFA000));
+    const __mmask16 is_beyond =
+        _mm512_cmp_ps_mask(_mm512_castsi512_ps(magnitude), bound, _CMP_GE_OQ);  // no NaN
+    magnitude = _mm512_mask_mov_epi32(magnitude, is_beyond, _mm512_set1_epi32(0x4F800000));
+  }
   magnitude = _mm512_max_epi32(magnitude, _mm512_set1_epi32(0x30001FFF));
   magnitude = _mm512_min_epi32(magnitude, _mm512_set1_epi32(0x4FFFA000));
   magnitude = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(0x30000000 - 0x2000));
@@ -58,9 +63,10 @@ inline V decode(const uint16_t* from, int64_t count = kWidth) {
   return V::loadu(lanes);
 }
 
+template <bool kInfinite>
 inline void encode(uint16_t* to, V x, int64_t count = kWidth) {
   alignas(64) float lanes[kWidth];
-  x.store(lanes);
+  (kInfinite ? ops::inf_to_sen169::apply(x) : x).store(lanes);
   for (int64_t i = 0; i < count; ++i) to[i] = layout::float_to_sen169(lanes[i]);
 }
 

@@ -224,7 +224,7 @@ void Frame::fused(const Step& s) {
     col_count *= row_count;
     row_count = 1;
   }
-  kernels().fused(ops, static_cast<int>(end - ops), row_count, col_count);
+  kernels().fused(ops, row_count, col_count);
 }
 
 void Frame::load(const Step& s) {

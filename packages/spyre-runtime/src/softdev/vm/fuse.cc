@@ -155,9 +155,16 @@ class Fuser {
       part.kind = accesses_[static_cast<size_t>(s.access)].codec == Codec::kSen169
                       ? FusedKind::kEncode
                       : FusedKind::kKeep;
-      parts_.push_back(part);
-      ++made_.back().reads;
       originals_.push_back(s);
+      const bool is_infinite = parts_.back().op == Op::inf_to_sen169 && facts(held).reads == 1;
+      if (is_infinite && part.kind == FusedKind::kEncode) {
+        part.kind = FusedKind::kEncodeInfinite;
+        parts_.pop_back();
+        made_.pop_back();
+      } else {
+        ++made_.back().reads;
+      }
+      parts_.push_back(part);
       stores_ = true;
       flush();
       return true;
