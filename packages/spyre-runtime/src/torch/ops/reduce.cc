@@ -172,7 +172,7 @@ bool run_reduce(const ReduceOp& op, Call& call) {
         op.body({stage, call, access, self.scalar_type(), compute, geometry.count});
     for (size_t i = 0; i < values.size(); ++i) {
       const int out = stage.access(out_buffers[i], geometry.result_strides(stored[i]));
-      stage.store(out, with_infinities(values[i], stored[i].scalar_type()));
+      stage.store(out, values[i]);
     }
     return program.finish();
   };

@@ -186,7 +186,7 @@ class Scan {
       Value result = rule_.give(parts);
       if (rule_.is_scaled) result = result / scale();
       const ScalarType computed = is_float_ ? ScalarType::Float : ScalarType::Long;
-      parts = {cast(with_infinities(result, to_), computed, to_)};
+      parts = {cast(result, computed, to_)};
     }
     for (size_t i = 0; i < parts.size(); ++i) {
       stage.store(stage.access(to[i].buffer, to[i].strides, begin * to[i].strides[dim_]), parts[i]);

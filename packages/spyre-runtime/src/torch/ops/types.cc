@@ -115,10 +115,4 @@ Value cast(Value value, ScalarType from, ScalarType to) {
   return value;
 }
 
-Value with_infinities(Value x, ScalarType dtype) {
-  if (x.type != Type::F || !is_sen169(dtype)) return x;
-  constexpr double kOverflow = kSen169Infinity * (1 + 510.5 / 512);
-  return where(abs(x) >= kOverflow, copysign(like(x, kSen169Infinity), x), x);
-}
-
 }  // namespace spyre::aten

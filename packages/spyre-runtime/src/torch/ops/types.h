@@ -35,10 +35,6 @@ Value constant(StageBuilder& stage, const c10::Scalar& value, c10::ScalarType dt
 /// computing.
 Value cast(Value value, c10::ScalarType from, c10::ScalarType to);
 
-/// What was summed or multiplied up, as `dtype` is to hold it: a half is infinite beyond its
-/// largest finite number, where a plain store gives NaN.
-Value with_infinities(Value x, c10::ScalarType dtype);
-
 /// In float32.
 inline at::Tensor wide(const at::Tensor& tensor) { return tensor.to(c10::ScalarType::Float); }
 
