@@ -17,6 +17,7 @@ import spyre_layout
 MODULES = [
     "_arrays",
     "_numbers",
+    "_safetensors",
     "checkpoint",
     "cli",
     "codec",
