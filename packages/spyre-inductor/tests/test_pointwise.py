@@ -336,3 +336,13 @@ def test_fused_integer_programs_wrap(dtype, other):
 
     for fn in (squares_and_top, sum_as_narrow, shifted):
         check(fn, x, y)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("divisor", [0, -0.0, 3, -7.5, 8, 0.1, 1e-3])
+def test_quotients_by_constants_are_eagers(dtype: torch.dtype, divisor: float) -> None:
+    x = torch.linspace(-300, 300, 131).to(dtype).to("spyre")
+    x[:2] = 0.0
+    x[1] *= -1
+    got = torch.compile(lambda x: x / divisor, backend="spyre")(x)
+    torch.testing.assert_close(got.cpu(), (x / divisor).cpu(), rtol=0, atol=0, equal_nan=True)

@@ -71,6 +71,7 @@ def register_inductor() -> None:
     torch_savings.install()
     lowering.register()
     torch_compat.keep_float_products()
+    torch_compat.keep_divisions()
     torch_compat.compare_any_strides()
     torch_compat.wrap_compile_fx(lowering.retry_unsupported)
 

@@ -8,6 +8,7 @@ extension points (scheduling, wrapper, ops handler) and uses `V`.
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import threading
 from collections import Counter
@@ -210,6 +211,30 @@ def keep_float_products() -> None:
 
     add_peephole_patterns._spyre_wrapped = True  # type: ignore[attr-defined]
     Folder._add_peephole_patterns = add_peephole_patterns  # type: ignore[method-assign]
+
+
+def keep_divisions() -> None:
+    """Stops Inductor from multiplying by reciprocals on the device, but for those of powers of two.
+
+    Others are rounded, so the product is not the quotient; that of zero is an infinity, which a
+    half takes for a number.
+    """
+    from torch._inductor import lowering
+
+    original = lowering.get_constant_value  # asked of divisors alone
+    if getattr(original, "_spyre_wrapped", False):
+        return
+
+    @functools.wraps(original)
+    def get_constant_value(x: Any) -> Any:
+        constant = original(x)
+        if constant is None or x.get_device().type != DEVICE_TYPE:
+            return constant
+        fraction, exponent = math.frexp(constant.value)
+        return constant if abs(fraction) == 0.5 and abs(exponent) < 100 else None
+
+    get_constant_value._spyre_wrapped = True  # type: ignore[attr-defined]
+    lowering.get_constant_value = get_constant_value  # type: ignore[assignment]
 
 
 def compare_any_strides() -> None:

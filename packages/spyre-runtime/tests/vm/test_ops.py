@@ -293,6 +293,12 @@ def test_stores_of_halves_take_overflow_as_infinity() -> None:
     assert (wide.cpu()[beyond].abs() == 2.0**32).all()
 
 
+def test_erf_of_small_numbers_keeps_its_digits() -> None:
+    x = torch.cat([torch.linspace(-2, 2, 4001), 10.0 ** torch.arange(-30, 0)])
+    got = pointwise("erf", [x.to("spyre")], torch.empty_like(x, device="spyre"))
+    torch.testing.assert_close(got.double(), torch.erf(x.double()), rtol=1e-6, atol=0)
+
+
 def test_exp_keeps_its_accuracy_over_the_range() -> None:
     x = torch.linspace(-86, 88, 20001)
     got = pointwise("exp", device(x), torch.empty_like(x, device="spyre"))
