@@ -18,7 +18,7 @@ using Lanes = V;
 template <int kForm, bool kWhole, class Index>
 struct Form;
 
-/// One form of all ops: on kVectors vectors, with kWhole all of their lanes.
+/// One form of all ops: on as many vectors as there are k, with kWhole all of their lanes.
 template <int kForm, bool kWhole, size_t... k>
 struct Form<kForm, kWhole, std::index_sequence<k...>> {
   using Fn = void (*)(const FusedOp*, int64_t row, int64_t col, int64_t count, Lanes<k>... x);

@@ -36,13 +36,13 @@ inline void encode(uint16_t* to, V x, int64_t count = kWidth) {
   const __m512i bits = _mm512_castps_si512(x);
   __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7FFFFFFF));
   if constexpr (kInfinite) {
-    const __m512 bound = _mm512_castsi512_ps(_mm512_set1_epi32(0x4FFFA000));
+    const __m512 bound = _mm512_castsi512_ps(_mm512_set1_epi32(kOverflowFrom));
     const __mmask16 is_beyond =
         _mm512_cmp_ps_mask(_mm512_castsi512_ps(magnitude), bound, _CMP_GE_OQ);  // no NaN
     magnitude = _mm512_mask_mov_epi32(magnitude, is_beyond, _mm512_set1_epi32(0x4F800000));
   }
   magnitude = _mm512_max_epi32(magnitude, _mm512_set1_epi32(0x30001FFF));
-  magnitude = _mm512_min_epi32(magnitude, _mm512_set1_epi32(0x4FFFA000));
+  magnitude = _mm512_min_epi32(magnitude, _mm512_set1_epi32(kOverflowFrom));
   magnitude = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(0x30000000 - 0x2000));
   // Code bits of the magnitude, the sign's bit of the other.
   const __m512i codes =

@@ -2,7 +2,6 @@
 #include "softdev/vm/fuse.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "program/check.h"
